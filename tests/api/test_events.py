@@ -68,7 +68,7 @@ async def listening(person: Person, after: str = "", **query: str) -> AsyncItera
         yield Stream(answer)
 
 
-class Shop:
+class OrdersApp:
     def __init__(self, app: qbull.App) -> None:
         self.orders = app.queue("orders", partitions=2, retry=qbull.Retry(attempts=1))
         self.begun, self.let_go = asyncio.Event(), asyncio.Event()
@@ -88,17 +88,19 @@ class Shop:
         self.ship, self.slow = ship, slow
 
 
-@pytest.fixture(name="shop")
-def open_shop(app: qbull.App) -> Shop:
+@pytest.fixture(name="orders_app")
+def make_orders_app(app: qbull.App) -> OrdersApp:
     app.queue("other")
-    return Shop(app)
+    return OrdersApp(app)
 
 
-async def test_a_listener_hears_how_everything_is_and_what_changes(shop: Shop, viewer: Person) -> None:
-    await shop.ship.enqueue("ada")
+async def test_a_listener_hears_how_everything_is_and_what_changes(
+    orders_app: OrdersApp, viewer: Person
+) -> None:
+    await orders_app.ship.enqueue("ada")
     async with listening(viewer) as stream:
         snapshot = await stream.until("snapshot")
-        await shop.ship.enqueue("bob")
+        await orders_app.ship.enqueue("bob")
         changed = await stream.until("stats")
 
     assert snapshot.data["queues"]["orders"]["waiting"] == 1
@@ -107,12 +109,12 @@ async def test_a_listener_hears_how_everything_is_and_what_changes(shop: Shop, v
     assert changed.data["queues"]["orders"]["perSecond"]["enqueued"] > 0
 
 
-async def test_jobs_that_finish_are_told(app: qbull.App, shop: Shop, viewer: Person) -> None:
+async def test_jobs_that_finish_are_told(app: qbull.App, orders_app: OrdersApp, viewer: Person) -> None:
     async with listening(viewer) as stream, app.worker():
         await stream.until("snapshot")
-        good = await shop.ship.enqueue("ada")
-        bad = await shop.ship.enqueue("bob", fail="no stamps")
-        gone = await shop.ship.options(delay=60).enqueue("eve")
+        good = await orders_app.ship.enqueue("ada")
+        bad = await orders_app.ship.enqueue("bob", fail="no stamps")
+        gone = await orders_app.ship.options(delay=60).enqueue("eve")
         await gone.cancel()
 
         told = [await stream.until("job") for _ in range(3)]
@@ -128,26 +130,28 @@ async def test_jobs_that_finish_are_told(app: qbull.App, shop: Shop, viewer: Per
     assert by_id[good.id]["finishedAt"].endswith("Z")
 
 
-async def test_the_past_is_no_news(app: qbull.App, shop: Shop, viewer: Person) -> None:
-    await shop.ship.enqueue("ada")
+async def test_the_past_is_no_news(app: qbull.App, orders_app: OrdersApp, viewer: Person) -> None:
+    await orders_app.ship.enqueue("ada")
     async with app.worker() as worker:
         await worker.drain()
         async with listening(viewer) as stream:
             await stream.until("snapshot")
-            new = await shop.ship.enqueue("bob")
+            new = await orders_app.ship.enqueue("bob")
             told = await stream.until("job")
 
     assert told.data["id"] == new.id
 
 
-async def test_whoever_comes_back_hears_what_was_missed(app: qbull.App, shop: Shop, viewer: Person) -> None:
+async def test_whoever_comes_back_hears_what_was_missed(
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
+) -> None:
     async with app.worker() as worker:
         async with listening(viewer) as stream:
             await stream.until("snapshot")
-            seen = await shop.ship.enqueue("ada")
+            seen = await orders_app.ship.enqueue("ada")
             await stream.until("job", id=seen.id)
             last = await stream.until("stats")
-        missed = [await shop.ship.enqueue("bob") for _ in range(3)]
+        missed = [await orders_app.ship.enqueue("bob") for _ in range(3)]
         await worker.drain()
 
         async with listening(viewer, after=last.id) as stream:
@@ -158,11 +162,13 @@ async def test_whoever_comes_back_hears_what_was_missed(app: qbull.App, shop: Sh
     assert set(told) <= {seen.id, *(job.id for job in missed)}
 
 
-async def test_another_process_knows_where_to_go_on(app: qbull.App, shop: Shop, viewer: Person) -> None:
+async def test_another_process_knows_where_to_go_on(
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
+) -> None:
     async with app.worker() as worker:
         async with listening(viewer) as stream:
             place = (await stream.until("snapshot")).id
-        job = await shop.ship.enqueue("ada")
+        job = await orders_app.ship.enqueue("ada")
         await worker.drain()
         async with opened(app) as other:
             person = await other.person("viewer-token-for-the-tests")
@@ -172,7 +178,7 @@ async def test_another_process_knows_where_to_go_on(app: qbull.App, shop: Shop, 
     assert told.data["id"] == job.id
 
 
-async def test_one_queue_can_be_listened_to(app: qbull.App, shop: Shop, viewer: Person) -> None:
+async def test_one_queue_can_be_listened_to(app: qbull.App, orders_app: OrdersApp, viewer: Person) -> None:
     other = app.queues["other"]
 
     @other.task
@@ -181,27 +187,27 @@ async def test_one_queue_can_be_listened_to(app: qbull.App, shop: Shop, viewer: 
     async with listening(viewer, queue="orders") as stream, app.worker():
         await stream.until("snapshot")
         await noise.enqueue()
-        job = await shop.ship.enqueue("ada")
+        job = await orders_app.ship.enqueue("ada")
         told = await stream.until("job")
 
     assert told.data["id"] == job.id
     assert {one.data["queue"] for one in stream.heard if one.name == "job"} == {"orders"}
 
 
-async def test_a_job_is_followed_closely(app: qbull.App, shop: Shop, viewer: Person) -> None:
-    job = await shop.slow.enqueue()
+async def test_a_job_is_followed_closely(app: qbull.App, orders_app: OrdersApp, viewer: Person) -> None:
+    job = await orders_app.slow.enqueue()
     async with listening(viewer, queue="orders", job=job.id) as stream:
         assert (await stream.until("progress")).data["state"] == "waiting"
         async with app.worker():
             running = await stream.until("progress", state="active", progress=10)
-            shop.let_go.set()
+            orders_app.let_go.set()
             ended = await stream.until("progress", state="completed")
 
     assert (running.data["attempt"], ended.data["id"]) == (1, job.id)
 
 
 async def test_nothing_is_asked_where_nobody_listens(
-    shop: Shop, web: Web, viewer: Person, store: Store
+    orders_app: OrdersApp, web: Web, viewer: Person, store: Store
 ) -> None:
     async def asked() -> int:
         stats = (await store.server.call("INFO", "commandstats")).decode()
@@ -224,7 +230,7 @@ async def test_nothing_is_asked_where_nobody_listens(
 
 
 async def test_a_stream_ends_when_its_session_does(
-    shop: Shop, web: Web, monkeypatch: pytest.MonkeyPatch
+    orders_app: OrdersApp, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qbull.api.events.STREAM_HEARTBEAT_SECONDS", 0.3)
     person = await web.person()
@@ -236,7 +242,7 @@ async def test_a_stream_ends_when_its_session_does(
         assert "not valid" in (await stream.end())[-1].data["reason"]
 
 
-async def test_streams_end_when_the_server_does(shop: Shop, web: Web, viewer: Person) -> None:
+async def test_streams_end_when_the_server_does(orders_app: OrdersApp, web: Web, viewer: Person) -> None:
     async with listening(viewer) as stream:
         await stream.until("snapshot")
         web.api.context.shutting_down.set()
@@ -259,11 +265,11 @@ async def test_somebody_who_is_slow_is_told_that_some_were_left_out() -> None:
 
 
 async def test_what_does_not_fit_into_a_look_is_said_to_be_left_out(
-    app: qbull.App, shop: Shop, viewer: Person
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
 ) -> None:
     async with listening(viewer) as stream:
         await stream.until("snapshot")
-        await shop.ship.enqueue_many([{"customer": "ada", "fail": "x"} for _ in range(600)])
+        await orders_app.ship.enqueue_many([{"customer": "ada", "fail": "x"} for _ in range(600)])
         async with app.worker() as worker:
             await worker.drain()
         await stream.until("gap")
@@ -271,7 +277,9 @@ async def test_what_does_not_fit_into_a_look_is_said_to_be_left_out(
     assert sum(one.name == "job" for one in stream.heard) < 600
 
 
-async def test_what_cannot_be_listened_to_is_refused(shop: Shop, viewer: Person, nobody: Person) -> None:
+async def test_what_cannot_be_listened_to_is_refused(
+    orders_app: OrdersApp, viewer: Person, nobody: Person
+) -> None:
     await viewer.refused(404, "GET", "/api/events", params={"queue": "nothing"})
     await viewer.refused(400, "GET", "/api/events", params={"job": "x"})
     await nobody.refused(401, "GET", "/api/events")

@@ -17,7 +17,7 @@ from qbull.store.store import Store
 ONCE = qbull.Retry(attempts=1)
 
 
-class Studio:
+class MediaApp:
     """Two queues of several partitions."""
 
     def __init__(self, app: qbull.App) -> None:
@@ -49,17 +49,19 @@ class Studio:
         ).enqueue()
 
 
-@pytest.fixture(name="studio")
-def make_studio(app: qbull.App) -> Studio:
-    return Studio(app)
+@pytest.fixture(name="media_app")
+def make_media_app(app: qbull.App) -> MediaApp:
+    return MediaApp(app)
 
 
 def shape(told: Any) -> list[tuple[str, int, list[int]]]:
     return [(step["task"], step["level"], step["waitsFor"]) for step in told["steps"]]
 
 
-async def test_a_flow_is_found_from_any_of_its_jobs(studio: Studio, app: qbull.App, viewer: Person) -> None:
-    flow = await studio.begin()
+async def test_a_flow_is_found_from_any_of_its_jobs(
+    media_app: MediaApp, app: qbull.App, viewer: Person
+) -> None:
+    flow = await media_app.begin()
 
     async def over() -> Any:
         after = await viewer.get(f"/api/queues/mail/jobs/{flow.last.id}/flow")
@@ -68,7 +70,7 @@ async def test_a_flow_is_found_from_any_of_its_jobs(studio: Studio, app: qbull.A
     async with app.worker():
         await flow.jobs[0].result(timeout=10)
         told = [await viewer.get(f"/api/queues/{job.queue}/jobs/{job.id}/flow") for job in flow.jobs]
-        studio.go.set()
+        media_app.go.set()
         assert await flow.result(timeout=10) == 3
         after = await eventually(over)
 
@@ -79,8 +81,8 @@ async def test_a_flow_is_found_from_any_of_its_jobs(studio: Studio, app: qbull.A
     assert [step["state"] for step in after["steps"]] == ["completed"] * 5
 
 
-async def test_what_failed_in_a_flow_is_seen(studio: Studio, app: qbull.App, viewer: Person) -> None:
-    flow = await studio.begin("broken")
+async def test_what_failed_in_a_flow_is_seen(media_app: MediaApp, app: qbull.App, viewer: Person) -> None:
+    flow = await media_app.begin("broken")
     async with app.worker():
         await flow.result(timeout=10)
     told = await viewer.get(f"/api/queues/media/jobs/{flow.jobs[0].id}/flow")
@@ -92,21 +94,21 @@ async def test_what_failed_in_a_flow_is_seen(studio: Studio, app: qbull.App, vie
 
 
 async def test_jobs_that_are_not_kept_are_known_by_those_that_waited(
-    studio: Studio, app: qbull.App, viewer: Person
+    media_app: MediaApp, app: qbull.App, viewer: Person
 ) -> None:
-    studio.go.set()
-    flow = await studio.begin()
+    media_app.go.set()
+    flow = await media_app.begin()
     async with app.worker():
         await flow.result(timeout=10)
-    await studio.media.clean("completed", task="resize")
+    await media_app.media.clean("completed", task="resize")
 
     told = await viewer.get(f"/api/queues/mail/jobs/{flow.last.id}/flow")
     gone = [step for step in told["steps"] if step["task"] == "resize"]
     assert [(step["state"], step["kept"]) for step in gone] == [("completed", False)] * 3
 
 
-async def test_a_job_without_a_flow_says_so(studio: Studio, viewer: Person) -> None:
-    job = await studio.download.enqueue("x")
+async def test_a_job_without_a_flow_says_so(media_app: MediaApp, viewer: Person) -> None:
+    job = await media_app.download.enqueue("x")
 
     told = await viewer.get(f"/api/queues/media/jobs/{job.id}/flow")
 
@@ -115,10 +117,10 @@ async def test_a_job_without_a_flow_says_so(studio: Studio, viewer: Person) -> N
 
 
 async def test_flows_are_listed_while_they_run_and_when_they_have_ended(
-    studio: Studio, app: qbull.App, viewer: Person
+    media_app: MediaApp, app: qbull.App, viewer: Person
 ) -> None:
-    await studio.download.enqueue("alone")
-    flows = [await studio.begin(), await studio.begin("broken")]
+    await media_app.download.enqueue("alone")
+    flows = [await media_app.begin(), await media_app.begin("broken")]
     async with app.worker():
         await flows[1].result(timeout=10)
 
@@ -127,7 +129,7 @@ async def test_flows_are_listed_while_they_run_and_when_they_have_ended(
             return told if sum(one["state"] != "running" for one in told.values()) == n else None
 
         first = await eventually(lambda: shown(1))
-        studio.go.set()
+        media_app.go.set()
         await flows[0].result(timeout=10)
         last = await eventually(lambda: shown(2))
 

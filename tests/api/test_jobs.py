@@ -19,7 +19,7 @@ FIELDS = [
 ]  # fmt: skip
 
 
-class Shop:
+class OrdersApp:
     def __init__(self, app: qbull.App, **settings: Any) -> None:
         self.app = app
         self.orders = app.queue("orders", retry=qbull.Retry(attempts=1), **settings)
@@ -47,14 +47,14 @@ class Shop:
             await worker.drain()
 
 
-@pytest.fixture(name="shop")
-def open_shop(app: qbull.App) -> Shop:
-    return Shop(app, order="key", partitions=2)
+@pytest.fixture(name="orders_app")
+def make_orders_app(app: qbull.App) -> OrdersApp:
+    return OrdersApp(app, order="key", partitions=2)
 
 
-async def test_a_job_in_json_has_exactly_these_names(shop: Shop, viewer: Person) -> None:
-    job = await shop.ship.enqueue("ada")
-    await shop.drain()
+async def test_a_job_in_json_has_exactly_these_names(orders_app: OrdersApp, viewer: Person) -> None:
+    job = await orders_app.ship.enqueue("ada")
+    await orders_app.drain()
 
     shown = await viewer.get(f"/api/queues/orders/jobs/{job.id}")
 
@@ -62,7 +62,7 @@ async def test_a_job_in_json_has_exactly_these_names(shop: Shop, viewer: Person)
     assert (shown["state"], shown["result"], shown["progress"]) == ("completed", "shipped to ada", 50)
 
 
-async def test_enqueue_answers_with_where_to_ask(shop: Shop, admin: Person) -> None:
+async def test_enqueue_answers_with_where_to_ask(orders_app: OrdersApp, admin: Person) -> None:
     asked = await admin.ask(
         "POST", "/api/queues/orders/jobs", {"task": "ship", "payload": {"customer": "ada"}}
     )
@@ -74,7 +74,7 @@ async def test_enqueue_answers_with_where_to_ask(shop: Shop, admin: Person) -> N
 
 
 @pytest.mark.parametrize("id", ["a/b", "100%", "ü ?#&=+", "...", "a\\b", "%2F", "{id}"])
-async def test_an_id_may_be_anything_printable(shop: Shop, admin: Person, id: str) -> None:
+async def test_an_id_may_be_anything_printable(orders_app: OrdersApp, admin: Person, id: str) -> None:
     asked = await admin.ask(
         "POST",
         "/api/queues/orders/jobs",
@@ -87,7 +87,7 @@ async def test_an_id_may_be_anything_printable(shop: Shop, admin: Person, id: st
     assert (await admin.delete(where))["status"] == "removed"
 
 
-async def test_what_is_not_there_is_not_found(shop: Shop, admin: Person) -> None:
+async def test_what_is_not_there_is_not_found(orders_app: OrdersApp, admin: Person) -> None:
     await admin.refused(404, "GET", "/api/queues/nothing/stats")
     await admin.refused(404, "GET", "/api/queues/orders/jobs/nothing")
     await admin.refused(404, "POST", "/api/queues/orders/jobs/nothing/retry")
@@ -97,7 +97,7 @@ async def test_what_is_not_there_is_not_found(shop: Shop, admin: Person) -> None
     await admin.refused(404, "GET", "/api/queues/%7Borders%7D/stats")
 
 
-async def test_only_one_call_of_a_window_counts(shop: Shop, admin: Person) -> None:
+async def test_only_one_call_of_a_window_counts(orders_app: OrdersApp, admin: Person) -> None:
     call = {"task": "ship", "payload": {"customer": "ada"}}
     window = {"window": 60, "by": ["customer"]}
 
@@ -112,14 +112,14 @@ async def test_only_one_call_of_a_window_counts(shop: Shop, admin: Person) -> No
         assert "nique" in await admin.refused(400, "POST", "/api/queues/orders/jobs", said)
 
 
-async def test_a_failed_job_is_retried_with_other_arguments(shop: Shop, admin: Person) -> None:
-    job = await shop.ship.enqueue("ada", fail="no stamps")
-    await shop.drain()
+async def test_a_failed_job_is_retried_with_other_arguments(orders_app: OrdersApp, admin: Person) -> None:
+    job = await orders_app.ship.enqueue("ada", fail="no stamps")
+    await orders_app.drain()
     path = f"/api/queues/orders/jobs/{job.id}"
 
     wrong = await admin.refused(400, "POST", f"{path}/retry", {"payload": {"customer": 5}})
     await admin.post(f"{path}/retry", {"payload": {"customer": "ada", "fail": ""}})
-    await shop.drain()
+    await orders_app.drain()
 
     assert "customer" in wrong
     assert (await admin.get(path))["result"] == "shipped to ada"
@@ -127,17 +127,17 @@ async def test_a_failed_job_is_retried_with_other_arguments(shop: Shop, admin: P
     assert [run["error"] for run in runs] == ["ValueError: no stamps", None]
 
 
-async def test_what_a_task_logs_is_read(shop: Shop, viewer: Person) -> None:
-    job = await shop.ship.enqueue("ada")
-    await shop.drain()
+async def test_what_a_task_logs_is_read(orders_app: OrdersApp, viewer: Person) -> None:
+    job = await orders_app.ship.enqueue("ada")
+    await orders_app.drain()
 
     logs = (await viewer.get(f"/api/queues/orders/jobs/{job.id}/logs"))["logs"]
 
     assert [(line["text"], line["attempt"]) for line in logs] == [("shipping to ada", 1)]
 
 
-async def test_a_delayed_job_is_promoted_and_others_are_refused(shop: Shop, admin: Person) -> None:
-    job = await shop.ship.options(delay=600).enqueue("ada")
+async def test_a_delayed_job_is_promoted_and_others_are_refused(orders_app: OrdersApp, admin: Person) -> None:
+    job = await orders_app.ship.options(delay=600).enqueue("ada")
     path = f"/api/queues/orders/jobs/{job.id}"
 
     assert (await admin.post(f"{path}/promote"))["status"] == "waiting"
@@ -145,8 +145,8 @@ async def test_a_delayed_job_is_promoted_and_others_are_refused(shop: Shop, admi
     await admin.refused(409, "POST", f"{path}/retry")
 
 
-async def test_a_job_is_cancelled_with_a_reason(shop: Shop, admin: Person) -> None:
-    job = await shop.ship.enqueue("ada")
+async def test_a_job_is_cancelled_with_a_reason(orders_app: OrdersApp, admin: Person) -> None:
+    job = await orders_app.ship.enqueue("ada")
     path = f"/api/queues/orders/jobs/{job.id}"
 
     cancelled = await admin.post(f"{path}/cancel", {"reason": "sold out"})
@@ -155,10 +155,10 @@ async def test_a_job_is_cancelled_with_a_reason(shop: Shop, admin: Person) -> No
     assert ((await admin.get(path))["state"], (await admin.get(path))["error"]) == ("cancelled", "sold out")
 
 
-async def test_a_running_job_is_told_to_stop(shop: Shop, admin: Person) -> None:
-    job = await shop.wait.enqueue()
-    async with shop.app.worker():
-        await shop.begun.wait()
+async def test_a_running_job_is_told_to_stop(orders_app: OrdersApp, admin: Person) -> None:
+    job = await orders_app.wait.enqueue()
+    async with orders_app.app.worker():
+        await orders_app.begun.wait()
         path = f"/api/queues/orders/jobs/{job.id}"
         assert (await admin.get(f"{path}/why"))["reasons"][0]["code"] == "running"
         assert [one["id"] for one in (await admin.get("/api/running"))["jobs"]] == [job.id]
@@ -169,13 +169,13 @@ async def test_a_running_job_is_told_to_stop(shop: Shop, admin: Person) -> None:
             await job.result(timeout=10)
 
 
-async def test_jobs_are_found_by_every_filter(shop: Shop, viewer: Person) -> None:
-    await shop.ship.enqueue("ada", items=[{"sku": 7}])
-    await shop.ship.enqueue("bob", fail="no stamps")
-    await shop.ship.enqueue("eve", fail="no ink")
-    await shop.drain()
-    await shop.ship.enqueue("kim", items=[{"sku": 9}])
-    await shop.ship.options(delay=600).enqueue("leo")
+async def test_jobs_are_found_by_every_filter(orders_app: OrdersApp, viewer: Person) -> None:
+    await orders_app.ship.enqueue("ada", items=[{"sku": 7}])
+    await orders_app.ship.enqueue("bob", fail="no stamps")
+    await orders_app.ship.enqueue("eve", fail="no ink")
+    await orders_app.drain()
+    await orders_app.ship.enqueue("kim", items=[{"sku": 9}])
+    await orders_app.ship.options(delay=600).enqueue("leo")
 
     async def found(**query: str) -> list[str]:
         jobs = (await viewer.get("/api/queues/orders/jobs", **query))["jobs"]
@@ -194,9 +194,9 @@ async def test_jobs_are_found_by_every_filter(shop: Shop, viewer: Person) -> Non
     assert await found(state="failed", before="2100-01-01T00:00:00+01:00") == ["bob", "eve"]
 
 
-async def test_pages_follow_each_other(shop: Shop, viewer: Person) -> None:
-    await shop.ship.enqueue_many([{"customer": f"c{n}", "fail": "x"} for n in range(30)])
-    await shop.drain()
+async def test_pages_follow_each_other(orders_app: OrdersApp, viewer: Person) -> None:
+    await orders_app.ship.enqueue_many([{"customer": f"c{n}", "fail": "x"} for n in range(30)])
+    await orders_app.drain()
 
     seen: list[str] = []
     query: dict[str, Any] = {"state": "failed", "limit": 7}
@@ -228,16 +228,16 @@ async def test_pages_follow_each_other(shop: Shop, viewer: Person) -> None:
     ],
 )
 async def test_a_list_that_makes_no_sense_is_refused(
-    shop: Shop, viewer: Person, query: dict[str, Any]
+    orders_app: OrdersApp, viewer: Person, query: dict[str, Any]
 ) -> None:
     await viewer.refused(400, "GET", "/api/queues/orders/jobs", params=query)
 
 
 async def test_payloads_are_hidden_from_viewers_where_asked_for(app: qbull.App) -> None:
-    shop = Shop(app)
+    orders_app = OrdersApp(app)
     access = qbull.Access(admin_token=ADMIN, viewer_token=VIEWER, hide_payloads=True)
-    job = await shop.ship.enqueue("ada", fail="no stamps")
-    await shop.drain()
+    job = await orders_app.ship.enqueue("ada", fail="no stamps")
+    await orders_app.drain()
     async with opened(app, access) as web:
         viewer, admin = await web.person(VIEWER), await web.person(ADMIN)
         path = f"/api/queues/orders/jobs/{job.id}"
@@ -258,9 +258,9 @@ async def test_payloads_are_hidden_from_viewers_where_asked_for(app: qbull.App) 
 
 
 async def test_a_hidden_field_cannot_be_asked_for_or_sent_back(app: qbull.App) -> None:
-    shop = Shop(app)
-    job = await shop.ship.enqueue("ada-the-secret", fail="no stamps for ada-the-secret")
-    await shop.drain()
+    orders_app = OrdersApp(app)
+    job = await orders_app.ship.enqueue("ada-the-secret", fail="no stamps for ada-the-secret")
+    await orders_app.drain()
     async with opened(app, qbull.Access(admin_token=ADMIN, redact=("Customer",))) as web:
         admin = await web.person(ADMIN)
         path = f"/api/queues/orders/jobs/{job.id}"
@@ -297,32 +297,32 @@ def make_why(viewer: Person) -> Why:
 
 
 async def test_only_the_most_frequent_groups_of_failures_are_shown(
-    shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
+    orders_app: OrdersApp, viewer: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "MAX_FAILURE_GROUPS", 2)
     for times, word in ((3, "one"), (1, "two"), (2, "three"), (1, "four")):
-        await shop.ship.enqueue_many([{"customer": "ada", "fail": f"for reason {word}"}] * times)
-    await shop.drain()
+        await orders_app.ship.enqueue_many([{"customer": "ada", "fail": f"for reason {word}"}] * times)
+    await orders_app.drain()
 
     answer = await viewer.get("/api/queues/orders/failures")
 
     assert [group["count"] for group in answer["groups"]] == [3, 2] and answer["leftOut"] == 2
 
 
-async def test_why_nothing_runs_without_workers(shop: Shop, why: Why) -> None:
-    job = await shop.ship.enqueue("ada")
-    later = await shop.ship.options(delay=600).enqueue("bob")
+async def test_why_nothing_runs_without_workers(orders_app: OrdersApp, why: Why) -> None:
+    job = await orders_app.ship.enqueue("ada")
+    later = await orders_app.ship.options(delay=600).enqueue("bob")
 
     assert await why(job) == ["no-worker"]
     assert await why(later) == ["no-worker", "due"]
 
 
-async def test_why_nothing_runs_of_a_paused_queue(shop: Shop, why: Why, admin: Person) -> None:
-    job = await shop.ship.enqueue("ada")
-    async with shop.app.worker():
+async def test_why_nothing_runs_of_a_paused_queue(orders_app: OrdersApp, why: Why, admin: Person) -> None:
+    job = await orders_app.ship.enqueue("ada")
+    async with orders_app.app.worker():
         await job.result(timeout=10)
         await admin.post("/api/queues/orders/pause")
-        waiting = await shop.ship.enqueue("ada")
+        waiting = await orders_app.ship.enqueue("ada")
 
         assert "paused" in await why(waiting)
         text = (await admin.get(f"/api/queues/orders/jobs/{waiting.id}/why"))["reasons"][0]["text"]
@@ -330,10 +330,12 @@ async def test_why_nothing_runs_of_a_paused_queue(shop: Shop, why: Why, admin: P
     assert await why(job) == ["finished"]
 
 
-async def test_why_a_job_waits_behind_another_of_its_key(shop: Shop, why: Why, viewer: Person) -> None:
-    first = await shop.ship.enqueue("ada")
-    second = await shop.ship.enqueue("ada")
-    third = await shop.ship.enqueue("ada")
+async def test_why_a_job_waits_behind_another_of_its_key(
+    orders_app: OrdersApp, why: Why, viewer: Person
+) -> None:
+    first = await orders_app.ship.enqueue("ada")
+    second = await orders_app.ship.enqueue("ada")
+    third = await orders_app.ship.enqueue("ada")
 
     reasons = (await viewer.get(f"/api/queues/orders/jobs/{third.id}/why"))["reasons"]
     line = await viewer.get("/api/queues/orders/keys/ada")
@@ -345,9 +347,9 @@ async def test_why_a_job_waits_behind_another_of_its_key(shop: Shop, why: Why, v
 
 
 async def test_why_a_job_waits_behind_a_halted_key(app: qbull.App, web: Web, why: Why, admin: Person) -> None:
-    shop = Shop(app, order="key", on_failed="halt")
-    dead = await shop.ship.enqueue("ada", fail="no stamps")
-    behind = await shop.ship.enqueue("ada")
+    orders_app = OrdersApp(app, order="key", on_failed="halt")
+    dead = await orders_app.ship.enqueue("ada", fail="no stamps")
+    behind = await orders_app.ship.enqueue("ada")
     async with app.worker():
 
         async def failed() -> bool:
@@ -381,25 +383,25 @@ async def test_why_a_job_waits_for_its_next_attempt(app: qbull.App, why: Why, we
 
 
 async def test_why_a_job_waits_while_others_run(app: qbull.App, why: Why, web: Web) -> None:
-    shop = Shop(app, concurrency=1)
-    await shop.wait.enqueue()
+    orders_app = OrdersApp(app, concurrency=1)
+    await orders_app.wait.enqueue()
     async with app.worker():
-        await shop.begun.wait()
-        second = await shop.ship.enqueue("ada")
+        await orders_app.begun.wait()
+        second = await orders_app.ship.enqueue("ada")
 
         async def in_line() -> bool:
             return await why(second) == ["busy"]
 
         await eventually(in_line)
-        shop.let_go.set()
+        orders_app.let_go.set()
 
 
 async def test_why_a_limit_holds_a_job_back(app: qbull.App, why: Why, web: Web) -> None:
-    shop = Shop(app, max_active=1)
-    await shop.wait.enqueue()
+    orders_app = OrdersApp(app, max_active=1)
+    await orders_app.wait.enqueue()
     async with app.worker():
-        await shop.begun.wait()
-        second = await shop.ship.enqueue("ada")
+        await orders_app.begun.wait()
+        second = await orders_app.ship.enqueue("ada")
 
         assert await why(second) == ["limit"]
-        shop.let_go.set()
+        orders_app.let_go.set()

@@ -41,7 +41,7 @@ def value(read: Read, name: str, **labels: str) -> float:
     return read[name, frozenset(labels.items())]
 
 
-class Shop:
+class OrdersApp:
     def __init__(self, app: qbull.App) -> None:
         self.orders = app.queue("orders", partitions=3, retry=qbull.Retry(delays=(0,)))
 
@@ -55,18 +55,20 @@ class Shop:
         self.ship, self.fail = ship, fail
 
 
-@pytest.fixture(name="shop")
-def open_shop(app: qbull.App) -> Shop:
-    return Shop(app)
+@pytest.fixture(name="orders_app")
+def make_orders_app(app: qbull.App) -> OrdersApp:
+    return OrdersApp(app)
 
 
-async def test_counts_totals_and_histograms_are_true(app: qbull.App, shop: Shop, viewer: Person) -> None:
-    await shop.ship.enqueue_many([{"customer": f"c{n}"} for n in range(5)])
-    await shop.fail.enqueue()
+async def test_counts_totals_and_histograms_are_true(
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
+) -> None:
+    await orders_app.ship.enqueue_many([{"customer": f"c{n}"} for n in range(5)])
+    await orders_app.fail.enqueue()
     async with app.worker() as worker:
         await worker.drain()
-    await shop.ship.enqueue("later")
-    await shop.ship.options(delay=600).enqueue("much later")
+    await orders_app.ship.enqueue("later")
+    await orders_app.ship.options(delay=600).enqueue("much later")
 
     read = await scraped(viewer)
 
@@ -92,8 +94,10 @@ async def test_counts_totals_and_histograms_are_true(app: qbull.App, shop: Shop,
     ) == (3, 0)
 
 
-async def test_workers_and_what_they_read_are_counted(app: qbull.App, shop: Shop, viewer: Person) -> None:
-    await shop.orders.pause()
+async def test_workers_and_what_they_read_are_counted(
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
+) -> None:
+    await orders_app.orders.pause()
     async with app.worker(concurrency=7):
         read = await scraped(viewer)
 
@@ -107,7 +111,7 @@ async def test_workers_and_what_they_read_are_counted(app: qbull.App, shop: Shop
 
 
 async def test_a_schedule_that_nobody_fires_is_late(
-    app: qbull.App, shop: Shop, viewer: Person, store: Store
+    app: qbull.App, orders_app: OrdersApp, viewer: Person, store: Store
 ) -> None:
     await app.schedules.upsert("often", "orders/fail", every=1)
     place = next(iter((await app.schedules._stored.locations()).values()))
@@ -119,11 +123,11 @@ async def test_a_schedule_that_nobody_fires_is_late(
 
 
 async def test_what_jobs_say_becomes_no_label(
-    app: qbull.App, shop: Shop, viewer: Person, admin: Person
+    app: qbull.App, orders_app: OrdersApp, viewer: Person, admin: Person
 ) -> None:
     before = len(await scraped(viewer))
     for n in range(50):
-        await shop.ship.options(key=f"key-{n}", id=f"id-{n}").enqueue(f"customer-{n}")
+        await orders_app.ship.options(key=f"key-{n}", id=f"id-{n}").enqueue(f"customer-{n}")
         await viewer.client.get(f"/api/queues/nothing-{n}/stats")
         await viewer.client.get(f"/nothing/{n}")
         await admin.client.post("/api/queues/orders/jobs", json={"task": f"task-{n}"})
@@ -136,7 +140,7 @@ async def test_what_jobs_say_becomes_no_label(
 
 
 async def test_a_server_that_is_away_is_said(
-    app: qbull.App, shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
+    app: qbull.App, orders_app: OrdersApp, viewer: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any) -> Any:
         raise qbull.ServerAway("gone")

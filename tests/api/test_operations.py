@@ -25,7 +25,7 @@ from qbull.store.verbs.operations import (
 PATH = "/api/queues/orders"
 
 
-class Shop:
+class OrdersApp:
     def __init__(self, app: qbull.App) -> None:
         self.app = app
         self.orders = app.queue("orders", partitions=2, retry=qbull.Retry(attempts=1))
@@ -52,9 +52,9 @@ class Shop:
         return {name: n for name in names if (n := getattr(stats, name))}
 
 
-@pytest.fixture(name="shop")
-def open_shop(app: qbull.App) -> Shop:
-    return Shop(app)
+@pytest.fixture(name="orders_app")
+def make_orders_app(app: qbull.App) -> OrdersApp:
+    return OrdersApp(app)
 
 
 async def ended(person: Person, started: dict[str, Any]) -> dict[str, Any]:
@@ -65,8 +65,8 @@ async def ended(person: Person, started: dict[str, Any]) -> dict[str, Any]:
     return await eventually(look)  # type: ignore[no-any-return]
 
 
-async def test_an_operation_is_started_and_asked_about(shop: Shop, admin: Person) -> None:
-    await shop.fail(30)
+async def test_an_operation_is_started_and_asked_about(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(30)
 
     started = await admin.ask("POST", f"{PATH}/operations", {"action": "retry"})
     operation = await ended(admin, started.json())
@@ -79,13 +79,13 @@ async def test_an_operation_is_started_and_asked_about(shop: Shop, admin: Person
         30,
         "QBULL_ADMIN_TOKEN",
     )
-    assert await shop.counts() == {"waiting": 30}
+    assert await orders_app.counts() == {"waiting": 30}
     assert (await admin.get("/api/operations"))["operations"][0]["id"] == operation["id"]
 
 
-async def test_only_what_matches_is_met(shop: Shop, admin: Person) -> None:
-    await shop.fail(5, "no stamps")
-    await shop.fail(3, "no ink")
+async def test_only_what_matches_is_met(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(5, "no stamps")
+    await orders_app.fail(3, "no ink")
     about_ink = {"errorContains": "ink"}
 
     matching = await admin.get(f"{PATH}/matching", state="failed", **about_ink)
@@ -98,7 +98,7 @@ async def test_only_what_matches_is_met(shop: Shop, admin: Person) -> None:
         8,
         {"state": "failed", "error_contains": "ink"},
     )
-    assert await shop.counts() == {"failed": 5}
+    assert await orders_app.counts() == {"failed": 5}
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ async def test_only_what_matches_is_met(shop: Shop, admin: Person) -> None:
     ids=str,
 )
 async def test_jobs_that_have_not_begun_are_dealt_with(
-    shop: Shop, admin: Person, request_: dict[str, Any], left: dict[str, int]
+    orders_app: OrdersApp, admin: Person, request_: dict[str, Any], left: dict[str, int]
 ) -> None:
-    await shop.ship.enqueue_many([{"customer": f"c{n}"} for n in range(6)])
-    await shop.bill.enqueue_many([{"customer": "b"}] * 2)
-    await shop.ship.options(delay=600).enqueue_many([{"customer": f"d{n}"} for n in range(4)])
+    await orders_app.ship.enqueue_many([{"customer": f"c{n}"} for n in range(6)])
+    await orders_app.bill.enqueue_many([{"customer": "b"}] * 2)
+    await orders_app.ship.options(delay=600).enqueue_many([{"customer": f"d{n}"} for n in range(4)])
 
     await ended(admin, await admin.post(f"{PATH}/operations", request_))
 
-    assert await shop.counts() == left
+    assert await orders_app.counts() == left
 
 
 @pytest.mark.parametrize(
@@ -143,24 +143,26 @@ async def test_jobs_that_have_not_begun_are_dealt_with(
     ],
     ids=str,
 )
-async def test_what_makes_no_sense_is_refused(shop: Shop, admin: Person, request_: dict[str, Any]) -> None:
+async def test_what_makes_no_sense_is_refused(
+    orders_app: OrdersApp, admin: Person, request_: dict[str, Any]
+) -> None:
     await admin.refused(400, "POST", f"{PATH}/operations", request_)
     assert (await admin.get("/api/operations"))["operations"] == []
 
 
-async def test_a_redrive_answers_with_how_many(shop: Shop, admin: Person) -> None:
-    await shop.fail(5, "no stamps")
-    await shop.fail(3, "no ink")
+async def test_a_redrive_answers_with_how_many(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(5, "no stamps")
+    await orders_app.fail(3, "no ink")
 
     some = await admin.post(f"{PATH}/redrive", {"limit": 1, "task": "ship", "errorContains": "ink"})
     rest = await admin.post(f"{PATH}/redrive")
 
     assert (some["count"], some["state"], rest["count"]) == (1, "done", 7)
-    assert await shop.counts() == {"waiting": 8}
+    assert await orders_app.counts() == {"waiting": 8}
 
 
-async def test_a_slow_operation_is_stopped(shop: Shop, admin: Person) -> None:
-    await shop.fail(30)
+async def test_a_slow_operation_is_stopped(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(30)
     started = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.5})
     id = started["operationId"]
 
@@ -173,8 +175,8 @@ async def test_a_slow_operation_is_stopped(shop: Shop, admin: Person) -> None:
     assert (await admin.post(f"{PATH}/redrive"))["count"] == 30 - operation["done"]
 
 
-async def test_another_process_can_stop_it_too(shop: Shop, admin: Person, store: Store) -> None:
-    await shop.fail(30)
+async def test_another_process_can_stop_it_too(orders_app: OrdersApp, admin: Person, store: Store) -> None:
+    await orders_app.fail(30)
     started = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.5})
 
     await operations.ask_to_stop(store, started["operationId"])
@@ -182,9 +184,11 @@ async def test_another_process_can_stop_it_too(shop: Shop, admin: Person, store:
     assert (await ended(admin, started))["state"] == "stopped"
 
 
-async def test_an_api_that_ends_says_that_its_operations_have_stopped(shop: Shop, admin: Person) -> None:
-    await shop.fail(30)
-    async with opened(shop.app, ACCESS) as other:
+async def test_an_api_that_ends_says_that_its_operations_have_stopped(
+    orders_app: OrdersApp, admin: Person
+) -> None:
+    await orders_app.fail(30)
+    async with opened(orders_app.app, ACCESS) as other:
         there = await other.person(ADMIN)
         started = await there.post(f"{PATH}/operations", {"action": "retry", "rate": 0.5})
 
@@ -194,7 +198,7 @@ async def test_an_api_that_ends_says_that_its_operations_have_stopped(shop: Shop
 
 
 async def test_one_whose_process_was_killed_is_said_to_be_lost(
-    shop: Shop, admin: Person, store: Store
+    orders_app: OrdersApp, admin: Person, store: Store
 ) -> None:
     seconds, _ = await store.server.call("TIME")
     long_ago = int((int(seconds) - OPERATION_LOST_AFTER_SECONDS - 1) * 1000)
@@ -216,8 +220,8 @@ async def test_only_the_last_ones_are_remembered(store: Store) -> None:
     assert msgspec.structs.asdict(found[0])["state"] == "done"
 
 
-async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
-    await shop.fail(3)
+async def test_not_all_at_once(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(3)
     for _ in range(8):
         await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
 
@@ -227,10 +231,10 @@ async def test_not_all_at_once(shop: Shop, admin: Person) -> None:
 
 
 async def test_one_that_takes_long_goes_on_while_many_others_end(
-    shop: Shop, admin: Person, monkeypatch: pytest.MonkeyPatch
+    orders_app: OrdersApp, admin: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_operations, "MAX_RUNNING_OPERATIONS", 2)
-    await shop.fail(3)
+    await orders_app.fail(3)
     slow = await admin.post(f"{PATH}/operations", {"action": "retry", "rate": 0.01})
     for _ in range(21):
         await admin.post(f"{PATH}/clean/completed")
@@ -242,24 +246,24 @@ async def test_one_that_takes_long_goes_on_while_many_others_end(
 
 
 async def test_a_job_that_finishes_meanwhile_is_not_removed_as_waiting(
-    shop: Shop, admin: Person, store: Store
+    orders_app: OrdersApp, admin: Person, store: Store
 ) -> None:
     """What was seen waiting is removed only where it still is."""
-    job = await shop.ship.enqueue("ada")
-    client = shop.app._client()
-    there = await client.find(shop.orders.settings, job.id)
+    job = await orders_app.ship.enqueue("ada")
+    client = orders_app.app._client()
+    there = await client.find(orders_app.orders.settings, job.id)
     assert there is not None
     seen = [job async for met in scan_unfinished(there[0], "waiting") for job in met.jobs]
-    async with shop.app.worker() as worker:
+    async with orders_app.app.worker() as worker:
         await worker.drain()
 
     assert await bulk.remove(client, there[0], seen) == 0
     assert await job.state() == "completed"
 
 
-async def test_dead_letters_are_grouped_by_what_failed(shop: Shop, viewer: Person) -> None:
-    await shop.fail(5, "no stamps for order 1")
-    await shop.fail(3, "no ink")
+async def test_dead_letters_are_grouped_by_what_failed(orders_app: OrdersApp, viewer: Person) -> None:
+    await orders_app.fail(5, "no stamps for order 1")
+    await orders_app.fail(3, "no ink")
 
     groups = (await viewer.get(f"{PATH}/failures"))["groups"]
 
@@ -271,10 +275,10 @@ async def test_dead_letters_are_grouped_by_what_failed(shop: Shop, viewer: Perso
 
 
 async def test_counting_what_matches_is_bounded(
-    shop: Shop, viewer: Person, monkeypatch: pytest.MonkeyPatch
+    orders_app: OrdersApp, viewer: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qbull.api.operations.MAX_SCANNED_JOBS", 100)
-    await shop.ship.enqueue_many([{"customer": "ada"}] * 900)
+    await orders_app.ship.enqueue_many([{"customer": "ada"}] * 900)
 
     all_of_them = await viewer.get(f"{PATH}/matching", state="waiting")
     some = await viewer.get(f"{PATH}/matching", state="waiting", task="ship")
@@ -283,8 +287,8 @@ async def test_counting_what_matches_is_bounded(
     assert some["exact"] is False and 100 <= some["count"] <= some["lookedAt"] < 900
 
 
-async def test_what_was_done_is_in_the_audit(shop: Shop, admin: Person) -> None:
-    await shop.fail(2)
+async def test_what_was_done_is_in_the_audit(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.fail(2)
     started = await admin.post(f"{PATH}/redrive", {"task": "ship"})
 
     entry = (await admin.get("/api/audit"))["entries"][0]

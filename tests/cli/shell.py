@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
-from shop import Shop
+from sample_app import SampleApp
 
 import qbull
 from patience import pause_after
@@ -110,9 +110,9 @@ def open_shell(server_url: str, tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
-@pytest.fixture(name="shop")
-def open_shop(app: qbull.App) -> Shop:
-    return Shop(app)
+@pytest.fixture(name="sample")
+def make_sample(app: qbull.App) -> SampleApp:
+    return SampleApp(app)
 
 
 def seen(look: Callable[[], T], within: float = 20.0) -> T:

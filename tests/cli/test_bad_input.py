@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 from qbull.embedded.server import EmbeddedServer
 from qbull.store.store import Store
@@ -53,7 +53,7 @@ def test_a_wrong_password_is_said_and_not_shown(shell: Shell, server: EmbeddedSe
     ],
 )
 def test_a_wrong_environment_is_said(shell: Shell, name: str, value: str) -> None:
-    for command in (("queues",), ("worker", "shop")):
+    for command in (("queues",), ("worker", "sample_app")):
         assert shell.refused(*command, **{name: value}).startswith(f"{name}={value!r}")
 
 
@@ -62,13 +62,13 @@ def test_a_wrong_environment_is_said(shell: Shell, name: str, value: str) -> Non
     [
         ("nowhere", 'no module "nowhere"'),
         ("nowhere.tasks:app", 'no module "nowhere"'),
-        ("shop.tasks:app", "the import failed"),
-        ("shop:nothing", '"nothing" is not a qbull.App; apps in this module: app'),
-        ("shop:Shop", '"Shop" is not a qbull.App'),
+        ("sample_app.tasks:app", "the import failed"),
+        ("sample_app:nothing", '"nothing" is not a qbull.App; apps in this module: app'),
+        ("sample_app:SampleApp", '"SampleApp" is not a qbull.App'),
         (":app", "is not of the form MODULE:APP"),
-        ("shop.py", "the import failed"),
-        ("./shop.py:app", "is not of the form MODULE:APP"),
-        ("..shop:app", "is not of the form MODULE:APP"),
+        ("sample_app.py", "the import failed"),
+        ("./sample_app.py:app", "is not of the form MODULE:APP"),
+        ("..sample_app:app", "is not of the form MODULE:APP"),
         ("", "is not of the form MODULE:APP"),
     ],
 )
@@ -94,14 +94,14 @@ def test_an_app_that_cannot_be_imported_is_said_with_its_line(shell: Shell, sour
     assert line in shell.refused("worker", "broken:app")
 
 
-async def test_what_is_not_there_is_said(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_what_is_not_there_is_said(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     assert shell.refused("stats", "mail") == 'queue "mail": not on this server; it has: email'
     assert shell.refused("jobs", "mail") == 'queue "mail": not on this server; it has: email'
     assert shell.refused("enqueue", "mail", "send", "{}").startswith('queue "mail": not on this server')
     assert shell.refused("job", "email", "x").startswith('queue "email": no job x')
-    assert "not declared in this app" in shell.refused("worker", "shop", "--queues", "mail")
+    assert "not declared in this app" in shell.refused("worker", "sample_app", "--queues", "mail")
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_a_wrong_command_line_is_one_line(shell: Shell, arguments: tuple[str, ..
 
 def test_an_app_and_an_address_together_are_refused(shell: Shell) -> None:
     assert "--app brings its own server" in shell.refused(
-        "queues", "-A", "shop", "--url", "redis://x", code=2
+        "queues", "-A", "sample_app", "--url", "redis://x", code=2
     )
 
 
-async def test_a_page_that_is_too_long_is_refused(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_page_that_is_too_long_is_refused(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     assert "at most 1,000" in shell.refused("jobs", "email", "--end", "5000")
     assert "start <= end" in shell.refused("jobs", "email", "--start", "5", "--end", "1")
@@ -140,7 +140,7 @@ async def test_a_server_that_evicts_is_refused(shell: Shell, tmp_path: Path) -> 
 
     for command in (("queues",), ("enqueue", "email", "send", "{}")):
         assert 'maxmemory-policy is "allkeys-lru"' in shell.refused(*command, QBULL_URL=url)
-    worker = shell.run("worker", "shop", QBULL_URL=url)
+    worker = shell.run("worker", "sample_app", QBULL_URL=url)
     assert worker.code == 1
     assert 'maxmemory-policy is "allkeys-lru"' in worker.err.splitlines()[-1]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from dev_project import DevProject, open_project, open_short_path  # noqa: F401 - two are fixtures
 from shell import seen
-from workshop import Workshop, open_short_path, open_workshop  # noqa: F401 - two are fixtures
 
 from qbull.cli.dev.files import FileWatcher
 
@@ -65,105 +65,103 @@ def result(api: httpx.Client, id: str) -> Any:
     return job["result"]
 
 
-def test_a_save_is_at_work_and_what_cannot_be_loaded_is_reported(workshop: Workshop) -> None:
-    workshop.save(SHOP)
-    dev = workshop.dev()
-    with workshop.api() as api:
+def test_a_save_is_at_work_and_what_cannot_be_loaded_is_reported(project: DevProject) -> None:
+    project.save(SHOP)
+    dev = project.dev()
+    with project.api() as api:
         assert result(api, enqueue(api, "charge", customer="ada")) == "one ada"
 
-        workshop.save(SHOP.replace('f"one', 'f"two'))  # as long as before, perhaps within the same second
-        workshop.said("shop.py changed, reloaded")
+        project.save(SHOP.replace('f"one', 'f"two'))  # as long as before, perhaps within the same second
+        project.said("shop.py changed, reloaded")
         assert result(api, enqueue(api, "charge", customer="ada")) == "two ada"
 
-        workshop.save(SHOP.replace('f"one', 'f"six').replace("customer: str)", "customer: str"))
-        workshop.said(
+        project.save(SHOP.replace('f"one', 'f"six').replace("customer: str)", "customer: str"))
+        project.said(
             r"shop.py changed, but the app cannot be loaded; the previous version keeps running until the next save"
         )
-        assert workshop.said(r"  shop.py, line 12\n.*async def charge.*\n.*\^\n  SyntaxError: .*\n")
+        assert project.said(r"  shop.py, line 12\n.*async def charge.*\n.*\^\n  SyntaxError: .*\n")
         assert result(api, enqueue(api, "charge", customer="ada")) == "two ada"
 
-        workshop.save(
+        project.save(
             SHOP.replace('f"one', 'f"ten').replace('"orders", order', '"orders", partitions=3, order')
         )
-        workshop.said(
-            r'  queue "orders": partitions=3 but the server has 1; run "qbull repartition orders 3"'
-        )
+        project.said(r'  queue "orders": partitions=3 but the server has 1; run "qbull repartition orders 3"')
 
-        workshop.save(SHOP.replace('f"one', 'f"new') + '\n\nmail = app.queue("mail")\n')
-        workshop.said(r"queues      orders \(3 tasks, in order by key\); mail \(0 tasks\)")
+        project.save(SHOP.replace('f"one', 'f"new') + '\n\nmail = app.queue("mail")\n')
+        project.said(r"queues      orders \(3 tasks, in order by key\); mail \(0 tasks\)")
         assert result(api, enqueue(api, "charge", customer="ada")) == "new ada"
 
     dev.send_signal(signal.SIGINT)
     assert dev.wait(30) == 0
-    assert workshop.left_behind() == []
-    assert "Traceback" not in workshop.shell.err
+    assert project.left_behind() == []
+    assert "Traceback" not in project.shell.err
 
 
-def test_what_runs_ends_in_its_version_or_is_given_back_to_the_next(workshop: Workshop) -> None:
-    workshop.save(SHOP)
-    workshop.dev("--grace", "2")
-    with workshop.api() as api:
+def test_what_runs_ends_in_its_version_or_is_given_back_to_the_next(project: DevProject) -> None:
+    project.save(SHOP)
+    project.dev("--grace", "2")
+    with project.api() as api:
         ends, stays = enqueue(api, "wait_for", mark="ends"), enqueue(api, "wait_for", mark="stays")
         seen(
             lambda: (
-                (workshop.directory / "ends.begun").exists() and (workshop.directory / "stays.begun").exists()
+                (project.directory / "ends.begun").exists() and (project.directory / "stays.begun").exists()
             )
         )
 
-        workshop.save(SHOP.replace("one went", "two went"))
-        workshop.said("shop.py changed, reloaded")
-        (workshop.directory / "stays.begun").unlink()
-        (workshop.directory / "ends.go").touch()
+        project.save(SHOP.replace("one went", "two went"))
+        project.said("shop.py changed, reloaded")
+        (project.directory / "stays.begun").unlink()
+        (project.directory / "ends.go").touch()
         assert result(api, ends) == "one went"
-        seen(lambda: (workshop.directory / "stays.begun").exists())
-        (workshop.directory / "stays.go").touch()
+        seen(lambda: (project.directory / "stays.begun").exists())
+        (project.directory / "stays.go").touch()
 
         assert result(api, stays) == "two went"
 
 
-def test_killed_with_a_running_job_it_leaves_nothing_behind(workshop: Workshop) -> None:
-    workshop.save(SHOP)
-    dev = workshop.dev("--grace", "0")
-    with workshop.api() as api:
+def test_killed_with_a_running_job_it_leaves_nothing_behind(project: DevProject) -> None:
+    project.save(SHOP)
+    dev = project.dev("--grace", "0")
+    with project.api() as api:
         enqueue(api, "wait_for", mark="never")
-        seen(lambda: (workshop.directory / "never.begun").exists())
+        seen(lambda: (project.directory / "never.begun").exists())
 
     dev.kill()
 
-    seen(lambda: not workshop.left_behind(), within=60)
+    seen(lambda: not project.left_behind(), within=60)
 
 
-def test_a_second_signal_does_not_wait_for_jobs(workshop: Workshop) -> None:
-    workshop.save(SHOP)
-    dev = workshop.dev("--grace", "600")
-    with workshop.api() as api:
+def test_a_second_signal_does_not_wait_for_jobs(project: DevProject) -> None:
+    project.save(SHOP)
+    dev = project.dev("--grace", "600")
+    with project.api() as api:
         enqueue(api, "block")
-        seen(lambda: (workshop.directory / "block.begun").exists())
+        seen(lambda: (project.directory / "block.begun").exists())
 
     dev.send_signal(signal.SIGINT)
-    workshop.said("stopping; running jobs have 600 s to finish, press Ctrl-C again to stop at once")
+    project.said("stopping; running jobs have 600 s to finish, press Ctrl-C again to stop at once")
     dev.send_signal(signal.SIGINT)
 
     assert dev.wait(30) == 1
-    assert workshop.left_behind() == []
+    assert project.left_behind() == []
 
 
-def test_code_that_is_broken_from_the_start_is_awaited(workshop: Workshop, server_url: str) -> None:
-    workshop.save("import qbull\n\napp = qbull.App()\napp.queue('mail', order='kye')\n")
+def test_code_that_is_broken_from_the_start_is_awaited(project: DevProject, server_url: str) -> None:
+    project.save("import qbull\n\napp = qbull.App()\napp.queue('mail', order='kye')\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"port {port}: Address already in use" in workshop.shell.refused(
+        assert f"port {port}: Address already in use" in project.shell.refused(
             "dev", "shop:app", "--port", port
         )
-    dev = workshop.dev("--port", port, QBULL_URL=server_url, QBULL_PREFIX="dev")
-    workshop.said("the app cannot be loaded; nothing runs until the next save\n  shop.py, line 4\n.*\n.*kye")
+    dev = project.dev("--port", port, QBULL_URL=server_url, QBULL_PREFIX="dev")
+    project.said("the app cannot be loaded; nothing runs until the next save\n  shop.py, line 4\n.*\n.*kye")
 
-    workshop.save(SHOP)
-    with workshop.api() as api:
+    project.save(SHOP)
+    with project.api() as api:
         assert str(api.base_url) == f"http://127.0.0.1:{port}/api/"
         assert result(api, enqueue(api, "charge", customer="ada")) == "one ada"
 
-    assert workshop.said(r"server      unix://\S+\n") and not (workshop.directory / ".qbull").exists()
+    assert project.said(r"server      unix://\S+\n") and not (project.directory / ".qbull").exists()
     dev.send_signal(signal.SIGTERM)
     assert dev.wait(30) == 0
 
@@ -176,10 +174,10 @@ def test_code_that_is_broken_from_the_start_is_awaited(workshop: Workshop, serve
     ],
     ids=str,
 )
-def test_what_no_save_can_mend_ends_it(workshop: Workshop, arguments: list[str], said: str) -> None:
-    workshop.save(SHOP)
+def test_what_no_save_can_mend_ends_it(project: DevProject, arguments: list[str], said: str) -> None:
+    project.save(SHOP)
 
-    assert said in workshop.shell.refused("dev", *arguments)
+    assert said in project.shell.refused("dev", *arguments)
 
 
 async def test_only_saves_of_the_project_count(tmp_path: Path) -> None:
@@ -212,14 +210,14 @@ async def test_only_saves_of_the_project_count(tmp_path: Path) -> None:
     assert await again == [tmp_path / "new/b.py"]
 
 
-def test_a_task_that_blocks_the_event_loop_is_named_with_its_stack(workshop: Workshop) -> None:
+def test_a_task_that_blocks_the_event_loop_is_named_with_its_stack(project: DevProject) -> None:
     blocking = "\n\n@orders.task\nasync def hog() -> None:\n    time.sleep(2)\n"
-    workshop.save(SHOP + blocking)
-    workshop.dev()
-    with workshop.api() as api:
+    project.save(SHOP + blocking)
+    project.dev()
+    with project.api() as api:
         id = enqueue(api, "hog")
-        said = workshop.said(r"the event loop has been blocked for ([0-9.]+) s by job (\S+) \(hog\)")
-        workshop.said(r"\n    .*in hog\n")
+        said = project.said(r"the event loop has been blocked for ([0-9.]+) s by job (\S+) \(hog\)")
+        project.said(r"\n    .*in hog\n")
 
     assert said.group(2) == id
     assert float(said.group(1)) < 2

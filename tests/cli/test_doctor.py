@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from own import open_own  # noqa: F401 - a fixture
+from sample_app import SampleApp
 from shell import Shell
-from shop import Shop
 
 import qbull
 from conftest import eventually
@@ -27,9 +27,9 @@ async def broken(own: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def shop(own: str) -> AsyncIterator[Shop]:
+async def sample(own: str) -> AsyncIterator[SampleApp]:
     async with qbull.App(own, prefix="test") as app:
-        yield Shop(app)
+        yield SampleApp(app)
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def lines(found: dict[str, Any], level: str) -> str:
     )
 
 
-async def test_a_sound_server_has_no_problems(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
-    async with shop.email.app.worker():
+async def test_a_sound_server_has_no_problems(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
+    async with sample.email.app.worker():
         found = await asyncio.to_thread(examine, shell)
         shown = await asyncio.to_thread(shell.ok, "doctor")
 
@@ -65,27 +65,29 @@ async def test_a_sound_server_has_no_problems(shell: Shell, shop: Shop) -> None:
 
 
 async def test_waiting_jobs_without_a_worker_are_noted_and_become_a_problem(
-    shell: Shell, shop: Shop, own: str
+    shell: Shell, sample: SampleApp, own: str
 ) -> None:
-    await shop.send.enqueue(to="a")
+    await sample.send.enqueue(to="a")
     assert 'queue "email": 1 waiting and no worker; run "qbull worker' in lines(examine(shell), "note")
 
     async with qbull.App(f"{own}?test_clock=1", prefix="test") as earlier:
         await clock.advance_clock(earlier._client().store, -3_600_000)
-        await Shop(earlier).send.options(priority=1).enqueue(to="b")
+        await SampleApp(earlier).send.options(priority=1).enqueue(to="b")
     found = lines(examine(shell), "problem")
     assert 'queue "email": 2 jobs wait and no worker serves it; run "qbull worker' in found
 
 
-async def test_a_job_out_of_place_is_a_problem(shell: Shell, shop: Shop, broken: Store) -> None:
-    job = await shop.send.options(delay=60).enqueue(to="a")
+async def test_a_job_out_of_place_is_a_problem(shell: Shell, sample: SampleApp, broken: Store) -> None:
+    job = await sample.send.options(delay=60).enqueue(to="a")
     await broken.server.call("ZREM", broken.names.partition("email", 0) + "delayed", job.id)
 
     assert f"job {job.id}: index says" in lines(examine(shell), "problem")
 
 
-async def test_settings_that_cannot_be_read_are_a_problem(shell: Shell, shop: Shop, broken: Store) -> None:
-    await shop.send.enqueue(to="a")
+async def test_settings_that_cannot_be_read_are_a_problem(
+    shell: Shell, sample: SampleApp, broken: Store
+) -> None:
+    await sample.send.enqueue(to="a")
     await broken.server.call("HSET", broken.names.settings("email"), "declared", "{")
 
     assert "its settings on the server cannot be read" in lines(examine(shell), "problem")
@@ -128,16 +130,16 @@ async def test_a_silent_worker_is_noted(shell: Shell, broken: Store) -> None:
     assert "workers: ghost sends no heartbeats any more; start a worker" in lines(examine(shell), "note")
 
 
-async def test_dead_letters_are_noted(shell: Shell, shop: Shop) -> None:
-    await shop.bounce.enqueue(to="a")
-    async with shop.email.app.worker() as worker:
+async def test_dead_letters_are_noted(shell: Shell, sample: SampleApp) -> None:
+    await sample.bounce.enqueue(to="a")
+    async with sample.email.app.worker() as worker:
         await worker.drain()
 
     assert 'queue "email": 1 jobs failed permanently' in lines(examine(shell), "note")
 
 
-async def test_what_waits_for_a_person_is_noted_as_the_api_says_it(shell: Shell, shop: Shop) -> None:
-    app = shop.email.app
+async def test_what_waits_for_a_person_is_noted_as_the_api_says_it(shell: Shell, sample: SampleApp) -> None:
+    app = sample.email.app
     pay = app.queue("pay", order="key", on_failed="halt", retry=qbull.Retry(attempts=1))
 
     @pay.task(key="{account}")
@@ -146,8 +148,8 @@ async def test_what_waits_for_a_person_is_noted_as_the_api_says_it(shell: Shell,
 
     for _ in range(3):
         await charge.enqueue("ann")
-    await shop.bounce.enqueue(to="a")
-    await shop.email.pause()
+    await sample.bounce.enqueue(to="a")
+    await sample.email.pause()
     async with app.worker():
         await eventually(lambda: _failed(pay))
 
@@ -170,8 +172,8 @@ def test_a_server_that_is_away_is_a_problem(shell: Shell) -> None:
     assert len(found["findings"]) == 1
 
 
-async def test_something_of_the_wrong_type_is_named(shell: Shell, shop: Shop, broken: Store) -> None:
-    await shop.send.enqueue(to="a")
+async def test_something_of_the_wrong_type_is_named(shell: Shell, sample: SampleApp, broken: Store) -> None:
+    await sample.send.enqueue(to="a")
     await broken.server.call("SET", "{test:email:0}:delayed", "not ours")
 
     done = shell.run("doctor")

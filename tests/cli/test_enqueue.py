@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 import qbull
 
 
 @pytest.fixture
-async def known(shop: Shop, app: qbull.App) -> Shop:
-    """The server has heard of the shop's queues and tasks, as it has after the first worker."""
+async def known(sample: SampleApp, app: qbull.App) -> SampleApp:
+    """The server has heard of the app's queues and tasks, as it has after the first worker."""
     async with app.worker():
-        return shop
+        return sample
 
 
-async def test_the_id_is_printed_and_the_job_is_there(shell: Shell, known: Shop) -> None:
+async def test_the_id_is_printed_and_the_job_is_there(shell: Shell, known: SampleApp) -> None:
     id = shell.ok("enqueue", "email", "send", '{"to": "ana"}').strip()
 
     info = await known.email.job(id).info()
@@ -26,7 +26,7 @@ async def test_the_id_is_printed_and_the_job_is_there(shell: Shell, known: Shop)
     assert (info.state, info.task, info.payload) == ("waiting", "send", {"to": "ana"})
 
 
-async def test_key_id_delay_and_priority_are_the_jobs(shell: Shell, known: Shop) -> None:
+async def test_key_id_delay_and_priority_are_the_jobs(shell: Shell, known: SampleApp) -> None:
     options = ("--key", "k", "--id", "mine", "--delay", "60", "--priority", "1")
 
     assert shell.ok("enqueue", "email", "send", '{"to": "ana"}', *options) == "mine\n"
@@ -37,7 +37,7 @@ async def test_key_id_delay_and_priority_are_the_jobs(shell: Shell, known: Shop)
     assert 59 < (info.due_at - info.created_at).total_seconds() < 61
 
 
-async def test_a_time_a_timeout_and_an_end_are_the_jobs(shell: Shell, known: Shop) -> None:
+async def test_a_time_a_timeout_and_an_end_are_the_jobs(shell: Shell, known: SampleApp) -> None:
     options = ("--at", "2030-01-31T12:00:00Z", "--timeout", "5", "--expires", "2030-01-31T13:00:00Z")
 
     id = shell.ok("enqueue", "email", "send", '{"to": "ana"}', *options).strip()
@@ -51,8 +51,8 @@ async def test_a_time_a_timeout_and_an_end_are_the_jobs(shell: Shell, known: Sho
     assert "give a time such as" in shell.refused("enqueue", "email", "send", "{}", "--at", "noon")
 
 
-async def test_only_one_call_of_a_window_counts(shell: Shell, known: Shop) -> None:
-    call = ("enqueue", "email", "send", '{"to": "ana"}', "-A", "shop", "--unique")
+async def test_only_one_call_of_a_window_counts(shell: Shell, known: SampleApp) -> None:
+    call = ("enqueue", "email", "send", '{"to": "ana"}', "-A", "sample_app", "--unique")
 
     first = shell.ok(*call, "60")
     again = shell.run(*call, '{"window": 60, "mode": "first"}')
@@ -62,7 +62,7 @@ async def test_only_one_call_of_a_window_counts(shell: Shell, known: Shop) -> No
     assert "the code of task" in shell.refused("enqueue", "email", "send", "{}", "--unique", "60")
 
 
-async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell, known: Shop) -> None:
+async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell, known: SampleApp) -> None:
     shell.ok("enqueue", "email", "send", '{"to": "ana"}', "--id", "mine")
 
     again = shell.run("enqueue", "email", "send", '{"to": "bob"}', "--id", "mine")
@@ -72,8 +72,8 @@ async def test_an_id_that_is_there_already_adds_nothing_and_says_so(shell: Shell
     assert (await known.email.stats()).total == 1
 
 
-async def test_with_wait_the_result_is_printed(shell: Shell, app: qbull.App, known: Shop) -> None:
-    shell.start("worker", "shop", "--queues", "email")
+async def test_with_wait_the_result_is_printed(shell: Shell, app: qbull.App, known: SampleApp) -> None:
+    shell.start("worker", "sample_app", "--queues", "email")
 
     out = shell.ok("enqueue", "email", "send", "-", "--wait", "20", stdin='{"to": "ana", "copies": 2}')
 
@@ -85,28 +85,32 @@ async def test_with_wait_the_result_is_printed(shell: Shell, app: qbull.App, kno
     shell.close()
 
 
-async def test_a_wait_that_is_too_short_says_so(shell: Shell, known: Shop) -> None:
+async def test_a_wait_that_is_too_short_says_so(shell: Shell, known: SampleApp) -> None:
     assert "has not finished within 0.1 s" in shell.refused(
         "enqueue", "email", "send", '{"to": "ana"}', "--wait", "0.1"
     )
 
 
-async def test_with_the_app_arguments_are_checked_before_anything_is_sent(shell: Shell, known: Shop) -> None:
+async def test_with_the_app_arguments_are_checked_before_anything_is_sent(
+    shell: Shell, known: SampleApp
+) -> None:
     for wrong in ('{"to": 1}', "{}", '{"to": "a", "colour": "red"}'):
-        assert shell.refused("enqueue", "email", "send", wrong, "-A", "shop").startswith('task "send": ')
+        assert shell.refused("enqueue", "email", "send", wrong, "-A", "sample_app").startswith(
+            'task "send": '
+        )
 
     assert (await known.email.stats()).total == 0
 
 
-async def test_with_the_app_the_task_makes_its_own_key(shell: Shell, shop: Shop) -> None:
-    id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "-A", "shop").strip()
+async def test_with_the_app_the_task_makes_its_own_key(shell: Shell, sample: SampleApp) -> None:
+    id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "-A", "sample_app").strip()
 
-    info = await shop.orders.job(id).info()
+    info = await sample.orders.job(id).info()
     assert info is not None
     assert info.key == "ana"
 
 
-async def test_without_the_app_an_ordered_queue_wants_a_key(shell: Shell, known: Shop) -> None:
+async def test_without_the_app_an_ordered_queue_wants_a_key(shell: Shell, known: SampleApp) -> None:
     assert "--key KEY" in shell.refused("enqueue", "orders", "ship", '{"customer": "ana"}')
 
     id = shell.ok("enqueue", "orders", "ship", '{"customer": "ana"}', "--key", "ana").strip()
@@ -126,19 +130,21 @@ async def test_without_the_app_an_ordered_queue_wants_a_key(shell: Shell, known:
         ('{"self": 1}', 'can be called "self"'),
     ],
 )
-async def test_what_is_no_object_is_refused(shell: Shell, known: Shop, arguments: str, line: str) -> None:
+async def test_what_is_no_object_is_refused(
+    shell: Shell, known: SampleApp, arguments: str, line: str
+) -> None:
     assert line in shell.refused("enqueue", "email", "send", arguments)
 
 
-async def test_an_unknown_task_is_answered_with_the_known_ones(shell: Shell, known: Shop) -> None:
+async def test_an_unknown_task_is_answered_with_the_known_ones(shell: Shell, known: SampleApp) -> None:
     without = shell.refused("enqueue", "email", "sent", "{}")
-    with_app = shell.refused("enqueue", "email", "sent", "{}", "-A", "shop")
+    with_app = shell.refused("enqueue", "email", "sent", "{}", "-A", "sample_app")
 
     assert without == 'queue "email": no task "sent" is known to the server; there is: bounce, send, talk'
     assert with_app == 'queue "email": no task "sent" is in this app; there is: bounce, send, talk'
 
 
-async def test_what_is_too_large_is_refused(shell: Shell, known: Shop) -> None:
+async def test_what_is_too_large_is_refused(shell: Shell, known: SampleApp) -> None:
     large = json.dumps({"to": "x" * (1 << 20)})
 
     assert "the limit is 1,048,576" in shell.refused("enqueue", "email", "send", "-", stdin=large)
@@ -147,5 +153,5 @@ async def test_what_is_too_large_is_refused(shell: Shell, known: Shop) -> None:
 @pytest.mark.parametrize(
     "options", [("--priority", "11"), ("--delay", "-1"), ("--delay", "soon"), ("--wait", "x")]
 )
-async def test_wrong_options_are_one_line(shell: Shell, known: Shop, options: tuple[str, ...]) -> None:
+async def test_wrong_options_are_one_line(shell: Shell, known: SampleApp, options: tuple[str, ...]) -> None:
     assert 'see "qbull enqueue --help"' in shell.refused("enqueue", "email", "send", "{}", *options, code=2)

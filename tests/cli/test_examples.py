@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 import qbull
 

@@ -10,8 +10,8 @@ import subprocess
 
 import msgspec
 import pytest
-from shell import QBULL, Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop, send
+from sample_app import SampleApp, send
+from shell import QBULL, Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 import qbull
 from qbull.store.store import Store
@@ -20,9 +20,9 @@ from qbull.store.verbs.workers import RegisteredWorker
 JOB = [field.encode_name for field in msgspec.structs.fields(qbull.JobInfo)]
 
 
-async def test_queues_are_listed_with_their_counts(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
-    await shop.ship.enqueue(customer="c")
+async def test_queues_are_listed_with_their_counts(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
+    await sample.ship.enqueue(customer="c")
 
     listed = shell.json("queues")
     shown = shell.ok("queues")
@@ -32,9 +32,9 @@ async def test_queues_are_listed_with_their_counts(shell: Shell, shop: Shop) -> 
     assert re.search(r"^email +1 +0 +0 +0 +0 +0 ", shown, re.MULTILINE)
 
 
-async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
-    await shop.send.options(delay=60).enqueue(to="b")
+async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
+    await sample.send.options(delay=60).enqueue(to="b")
 
     stats = shell.json("stats", "email")
     assert stats.pop("oldestWaitingAt").endswith("Z")
@@ -53,9 +53,9 @@ async def test_the_stats_of_a_queue_are_its_counts(shell: Shell, shop: Shop) -> 
     assert re.search(r"^tasks +bounce, send, talk", shell.ok("stats", "email"), re.MULTILINE)
 
 
-async def test_a_job_in_json_has_the_promised_names(shell: Shell, shop: Shop, app: qbull.App) -> None:
-    sent = await shop.send.enqueue(to="a")
-    bounced = await shop.bounce.enqueue(to="b")
+async def test_a_job_in_json_has_the_promised_names(shell: Shell, sample: SampleApp, app: qbull.App) -> None:
+    sent = await sample.send.enqueue(to="a")
+    bounced = await sample.bounce.enqueue(to="b")
     async with app.worker(["email"]) as worker:
         await worker.drain()
 
@@ -75,9 +75,9 @@ async def test_a_job_in_json_has_the_promised_names(shell: Shell, shop: Shop, ap
 
 
 async def test_the_page_of_a_job_tells_its_story_and_cannot_steer_the_terminal(
-    shell: Shell, shop: Shop, app: qbull.App
+    shell: Shell, sample: SampleApp, app: qbull.App
 ) -> None:
-    job = await shop.bounce.enqueue(to="b")
+    job = await sample.bounce.enqueue(to="b")
     async with app.worker(["email"]) as worker:
         await worker.drain()
 
@@ -89,8 +89,8 @@ async def test_the_page_of_a_job_tells_its_story_and_cannot_steer_the_terminal(
     assert "\x1b" not in page
 
 
-async def test_what_a_job_said_of_itself_is_shown(shell: Shell, shop: Shop, app: qbull.App) -> None:
-    job = await shop.talk.enqueue()
+async def test_what_a_job_said_of_itself_is_shown(shell: Shell, sample: SampleApp, app: qbull.App) -> None:
+    job = await sample.talk.enqueue()
     async with app.worker(["email"]) as worker:
         await worker.drain()
 
@@ -104,11 +104,13 @@ async def test_what_a_job_said_of_itself_is_shown(shell: Shell, shop: Shop, app:
     assert re.search(r"progress +50 %", shell.ok("job", "email", job.id))
 
 
-async def test_jobs_of_a_state_are_listed_newest_first(shell: Shell, shop: Shop, app: qbull.App) -> None:
+async def test_jobs_of_a_state_are_listed_newest_first(
+    shell: Shell, sample: SampleApp, app: qbull.App
+) -> None:
     jobs = []
     async with app.worker(["email"]) as worker:
         for n in range(3):
-            jobs.append(await shop.bounce.enqueue(to=str(n)))
+            jobs.append(await sample.bounce.enqueue(to=str(n)))
             await worker.drain()
 
     listed = shell.json("jobs", "email", "--state", "failed")
@@ -120,8 +122,8 @@ async def test_jobs_of_a_state_are_listed_newest_first(shell: Shell, shop: Shop,
     assert "\x1b" not in shown and "no mailbox for 2" in shown
 
 
-async def test_a_list_without_jobs_says_where_they_are(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_list_without_jobs_says_where_they_are(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     done = shell.run("jobs", "email", "--state", "failed")
 
@@ -130,7 +132,7 @@ async def test_a_list_without_jobs_says_where_they_are(shell: Shell, shop: Shop)
     assert shell.json("jobs", "email", "--state", "failed") == []
 
 
-async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App) -> None:
+async def test_live_workers_are_listed(shell: Shell, sample: SampleApp, app: qbull.App) -> None:
     assert shell.json("workers") == []
 
     async with app.worker(["email"]) as worker:
@@ -144,7 +146,7 @@ async def test_live_workers_are_listed(shell: Shell, shop: Shop, app: qbull.App)
 
 
 async def test_workers_shows_a_blocked_event_loop_and_its_task(
-    shell: Shell, shop: Shop, store: Store
+    shell: Shell, sample: SampleApp, store: Store
 ) -> None:
     await store.register_worker("w1", RegisteredWorker("host", 1, "pod"), 30)
     await store.mark_blocked("w1", 1_700_000_000_000, ["resize"])
@@ -169,8 +171,10 @@ async def test_the_health_of_one_machine_is_that_a_worker_of_it_lives(
 
 
 @pytest.mark.parametrize("command", [("queues",), ("stats", "email"), ("queues", "--json")])
-async def test_a_watch_goes_on_until_ctrl_c(shell: Shell, shop: Shop, command: tuple[str, ...]) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_watch_goes_on_until_ctrl_c(
+    shell: Shell, sample: SampleApp, command: tuple[str, ...]
+) -> None:
+    await sample.send.enqueue(to="a")
     watching = shell.start(*command, "--watch")
     seen(lambda: shell.out.count("email") >= 2)
 
@@ -180,8 +184,8 @@ async def test_a_watch_goes_on_until_ctrl_c(shell: Shell, shop: Shop, command: t
     assert shell.err.strip() == ""
 
 
-async def test_a_closed_pipe_ends_quietly(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_closed_pipe_ends_quietly(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     line = " ".join(QBULL)
     done = subprocess.run(
@@ -209,11 +213,11 @@ def test_an_empty_server_has_no_queues(shell: Shell) -> None:
     assert shell.run("queues").err.startswith("no queues yet")
 
 
-async def test_the_server_of_an_app_is_used(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_the_server_of_an_app_is_used(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
-    assert [queue["name"] for queue in shell.json("queues", "-A", "shop:app")] == ["email"]
-    assert shell.json("stats", "slow", "-A", "shop")["total"] == 0
+    assert [queue["name"] for queue in shell.json("queues", "-A", "sample_app:app")] == ["email"]
+    assert shell.json("stats", "slow", "-A", "sample_app")["total"] == 0
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 import qbull
 
 
 @pytest.fixture(name="bounced")
-async def bounce_some(app: qbull.App, shop: Shop) -> list[str]:
-    jobs = [await shop.bounce.enqueue(to=f"box {n}") for n in range(3)]
+async def bounce_some(app: qbull.App, sample: SampleApp) -> list[str]:
+    jobs = [await sample.bounce.enqueue(to=f"box {n}") for n in range(3)]
     async with app.worker(["email"]) as worker:
         await worker.drain()
     return [job.id for job in jobs]
@@ -22,15 +22,17 @@ async def bounce_some(app: qbull.App, shop: Shop) -> list[str]:
 async def test_a_job_is_retried_with_its_arguments_or_others(shell: Shell, bounced: list[str]) -> None:
     assert shell.ok("retry", "email", bounced[0]) == "waiting\n"
     assert shell.ok("retry", "email", bounced[1], "--payload", '{"to": "ada"}') == "waiting\n"
-    assert shell.ok("retry", "email", bounced[2], "--payload", "-", "-A", "shop:app", stdin='{"to": "x"}')
+    assert shell.ok(
+        "retry", "email", bounced[2], "--payload", "-", "-A", "sample_app:app", stdin='{"to": "x"}'
+    )
 
     assert shell.json("job", "email", bounced[1])["payload"] == {"to": "ada"}
     assert shell.json("job", "email", bounced[2])["payload"] == {"to": "x"}
     assert len(shell.json("jobs", "email")) == 3
 
 
-async def test_a_job_is_cancelled(shell: Shell, shop: Shop) -> None:
-    job = await shop.send.enqueue(to="a")
+async def test_a_job_is_cancelled(shell: Shell, sample: SampleApp) -> None:
+    job = await sample.send.enqueue(to="a")
 
     assert shell.ok("cancel", "email", job.id, "--reason", "not wanted") == "cancelled\n"
 
@@ -39,8 +41,8 @@ async def test_a_job_is_cancelled(shell: Shell, shop: Shop) -> None:
     assert [each["id"] for each in shell.json("jobs", "email", "--state", "cancelled")] == [job.id]
 
 
-async def test_a_job_is_promoted_and_removed(shell: Shell, shop: Shop) -> None:
-    job = await shop.send.options(delay=600).enqueue(to="a")
+async def test_a_job_is_promoted_and_removed(shell: Shell, sample: SampleApp) -> None:
+    job = await sample.send.options(delay=600).enqueue(to="a")
 
     assert shell.ok("promote", "email", job.id) == "waiting\n"
     assert shell.ok("remove", "email", job.id) == "removed\n"
@@ -48,14 +50,16 @@ async def test_a_job_is_promoted_and_removed(shell: Shell, shop: Shop) -> None:
     assert await job.state() is None
 
 
-async def test_what_cannot_be_done_is_said_in_one_line(shell: Shell, shop: Shop, bounced: list[str]) -> None:
-    job = await shop.send.enqueue(to="a")
+async def test_what_cannot_be_done_is_said_in_one_line(
+    shell: Shell, sample: SampleApp, bounced: list[str]
+) -> None:
+    job = await sample.send.enqueue(to="a")
 
     assert shell.refused("retry", "email", job.id).endswith("is waiting and will run")
     assert shell.refused("promote", "email", bounced[0]).endswith("retry() runs it again")
     assert "no job nobody" in shell.refused("remove", "email", "nobody")
     assert "the arguments are not JSON" in shell.refused("retry", "email", bounced[0], "--payload", "{")
-    unfit = shell.refused("retry", "email", bounced[0], "--payload", "{}", "-A", "shop:app")
+    unfit = shell.refused("retry", "email", bounced[0], "--payload", "{}", "-A", "sample_app:app")
     assert unfit == "task \"bounce\": missing a required argument: 'to'"
 
 

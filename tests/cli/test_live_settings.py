@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 
-async def test_a_queue_is_paused_and_resumed(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_queue_is_paused_and_resumed(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     shell.ok("pause", "email", "--by", "ada")
     paused = shell.json("stats", "email")
@@ -18,8 +18,8 @@ async def test_a_queue_is_paused_and_resumed(shell: Shell, shop: Shop) -> None:
     assert [change["by"] for change in shell.json("settings", "email")["history"]][1:] == ["ada"]
 
 
-async def test_settings_are_changed_shown_and_reset(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_settings_are_changed_shown_and_reset(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     shown = shell.ok("configure", "email", "--concurrency", "20", "--retry", "1,5", "--by", "ada")
     live = shell.json("settings", "email")
@@ -33,8 +33,8 @@ async def test_settings_are_changed_shown_and_reset(shell: Shell, shop: Shop) ->
     assert "the code" in next(line for line in after.splitlines() if line.startswith("retry"))
 
 
-async def test_limits_are_set_and_taken_away(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_limits_are_set_and_taken_away(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     shell.ok("configure", "email", "--rate", "100/60", "--max-active", "3")
     limited = shell.json("settings", "email")["settings"]
@@ -45,8 +45,8 @@ async def test_limits_are_set_and_taken_away(shell: Shell, shop: Shop) -> None:
     assert shell.json("settings", "email")["settings"]["rate"] is None
 
 
-async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     assert 'queue "nowhere": not on this server' in shell.refused("pause", "nowhere")
     assert "give at least one setting: concurrency" in shell.refused("configure", "email")
@@ -62,8 +62,8 @@ async def test_what_is_asked_wrongly_is_refused_in_one_line(shell: Shell, shop: 
     assert '"order" is no live setting' in shell.refused("reset", "email", "order")
 
 
-async def test_why_a_job_is_not_running_is_said(shell: Shell, shop: Shop) -> None:
-    job = await shop.send.options(delay=3600).enqueue(to="a")
+async def test_why_a_job_is_not_running_is_said(shell: Shell, sample: SampleApp) -> None:
+    job = await sample.send.options(delay=3600).enqueue(to="a")
     shell.ok("pause", "email", "--by", "ada")
 
     shown = shell.ok("job", "why", "email", job.id)

@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 import pytest
-from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 import qbull
 from qbull.core.sharing import Sharing
@@ -24,11 +24,11 @@ async def look(shell: Shell, queue: str = "orders") -> dict[str, Any]:
     return found
 
 
-async def test_the_shape_is_stable(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_the_shape_is_stable(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     found = await look(shell, "email")
-    async with shop.email.app.worker() as worker:
+    async with sample.email.app.worker() as worker:
         await worker.drain()
         read = await look(shell, "email")
 
@@ -49,8 +49,10 @@ async def test_the_shape_is_stable(shell: Shell, shop: Shop) -> None:
     assert reader == {"worker": worker.id, "sharing": "auto"}
 
 
-async def test_a_queue_without_workers_is_said_with_the_way_to_start_one(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_queue_without_workers_is_said_with_the_way_to_start_one(
+    shell: Shell, sample: SampleApp
+) -> None:
+    await sample.send.enqueue(to="a")
 
     shown = shell.run("partitions", "email")
 
@@ -58,7 +60,9 @@ async def test_a_queue_without_workers_is_said_with_the_way_to_start_one(shell: 
     assert 'no worker serves it; run "qbull worker MODULE:APP --queues email"' in shown.err
 
 
-async def test_leases_have_an_owner_an_epoch_and_an_age(shell: Shell, app: qbull.App, shop: Shop) -> None:
+async def test_leases_have_an_owner_an_epoch_and_an_age(
+    shell: Shell, app: qbull.App, sample: SampleApp
+) -> None:
     leased = Sharing("leased", most=1)
     async with Worker(app._make_store, app._assignments(["orders"]), sharing=leased):
         pass
@@ -74,9 +78,9 @@ async def test_leases_have_an_owner_an_epoch_and_an_age(shell: Shell, app: qbull
     assert "no worker reads partition 1: 1 pod takes up to 1 of 2 (PARTITIONS_PER_POD)" in shown.err
 
 
-async def test_the_longest_lanes_are_shown_with_their_keys(shell: Shell, shop: Shop) -> None:
+async def test_the_longest_lanes_are_shown_with_their_keys(shell: Shell, sample: SampleApp) -> None:
     for customer, many in (("quiet", 1), ("busy", 30), ("some", 5)):
-        await shop.ship.enqueue_many([{"customer": customer}] * many)
+        await sample.ship.enqueue_many([{"customer": customer}] * many)
 
     found = await look(shell)
     shown = shell.ok("partitions", "orders")
@@ -86,9 +90,9 @@ async def test_the_longest_lanes_are_shown_with_their_keys(shell: Shell, shop: S
     assert re.search(r"^busy +[01] +29 ", shown, re.MULTILINE)
 
 
-async def test_a_key_with_most_of_the_jobs_is_found_among_very_many(shell: Shell, shop: Shop) -> None:
-    await shop.ship.enqueue_many([{"customer": f"c{n // 2}"} for n in range(4000)])
-    await shop.ship.enqueue_many([{"customer": "hot"}] * 1000)
+async def test_a_key_with_most_of_the_jobs_is_found_among_very_many(shell: Shell, sample: SampleApp) -> None:
+    await sample.ship.enqueue_many([{"customer": f"c{n // 2}"} for n in range(4000)])
+    await sample.ship.enqueue_many([{"customer": "hot"}] * 1000)
 
     [hottest, *_] = (await look(shell))["longLanes"]
 
@@ -128,11 +132,11 @@ async def test_the_one_lane_of_a_partition_has_no_key(shell: Shell, app: qbull.A
     assert (lane["key"], lane["waiting"]) == (None, 1)
 
 
-async def test_the_cost_is_the_same_for_many_jobs(store: Store, shell: Shell, shop: Shop) -> None:
-    await shop.ship.enqueue_many([{"customer": f"c{n % 300}"} for n in range(900)])
+async def test_the_cost_is_the_same_for_many_jobs(store: Store, shell: Shell, sample: SampleApp) -> None:
+    await sample.ship.enqueue_many([{"customer": f"c{n % 300}"} for n in range(900)])
     few = await commands_of(store, shell)
 
-    await shop.ship.enqueue_many([{"customer": f"c{n % 3000}"} for n in range(9000)])
+    await sample.ship.enqueue_many([{"customer": f"c{n % 3000}"} for n in range(9000)])
     many = await commands_of(store, shell)
 
     assert many < few * 1.5, "a look must not read more where there is more"
@@ -154,11 +158,11 @@ async def commands_of(store: Store, shell: Shell) -> int:
     ],
 )  # fmt: skip
 async def test_real_workers_that_do_not_fit_together_are_noted(
-    shell: Shell, shop: Shop, one: tuple[str, ...], other: tuple[str, ...], fact: str
+    shell: Shell, sample: SampleApp, one: tuple[str, ...], other: tuple[str, ...], fact: str
 ) -> None:
-    shell.start("worker", "shop", "--queues", "orders", *one)
+    shell.start("worker", "sample_app", "--queues", "orders", *one)
     seen(lambda: shell.json("workers") and shell.json("partitions", "orders")["partitions"][0]["readers"])
-    shell.start("worker", "shop", "--queues", "orders", *other)
+    shell.start("worker", "sample_app", "--queues", "orders", *other)
 
     seen(lambda: f'queue "orders": {fact}' in shell.err)
     shown = await asyncio.to_thread(shell.run, "partitions", "orders")
@@ -170,11 +174,11 @@ async def test_real_workers_that_do_not_fit_together_are_noted(
     assert noted["next"]
 
 
-async def test_two_real_workers_with_one_id_are_said_everywhere(shell: Shell, shop: Shop) -> None:
+async def test_two_real_workers_with_one_id_are_said_everywhere(shell: Shell, sample: SampleApp) -> None:
     same = ("--instance-id", "worker-0", "--instance-count", "2")
-    shell.start("worker", "shop", "--queues", "orders", *same)
+    shell.start("worker", "sample_app", "--queues", "orders", *same)
     seen(lambda: len(shell.json("workers")) == 1)
-    shell.start("worker", "shop", "--queues", "orders", *same)
+    shell.start("worker", "sample_app", "--queues", "orders", *same)
     seen(lambda: len(shell.json("workers")) == 2)
 
     seen(lambda: 'queue "orders": INSTANCE_ID=0 of 2 is used by 2 workers: ' in shell.err)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 from conftest import eventually
 from database import Postgres
@@ -62,15 +62,17 @@ def test_migrate_refuses_tables_of_a_newer_release(shell: Shell, empty: str) -> 
     assert "schema 1000, this qbull knows up to" in shell.refused("migrate", "--database", empty)
 
 
-@pytest.mark.parametrize("command", [("relay",), ("relay", "--app", "shop:app"), ("worker", "shop:app")])
+@pytest.mark.parametrize(
+    "command", [("relay",), ("relay", "--app", "sample_app:app"), ("worker", "sample_app:app")]
+)
 async def test_the_outbox_is_shipped_by(
-    shell: Shell, shop: Shop, database: str, command: tuple[str, ...]
+    shell: Shell, sample: SampleApp, database: str, command: tuple[str, ...]
 ) -> None:
-    await shop.send.enqueue("first@example.org")
+    await sample.send.enqueue("first@example.org")
     process = shell.start(*command, QBULL_DATABASE_URL=database)
 
     async with await psycopg.AsyncConnection.connect(database) as connection:
-        job = await shop.send.options(transaction=connection).enqueue("a@b.c")
+        job = await sample.send.options(transaction=connection).enqueue("a@b.c")
     await eventually(job.state)
     process.send_signal(signal.SIGTERM)
 

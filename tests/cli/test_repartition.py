@@ -7,21 +7,21 @@ import os
 import signal
 
 import pytest
-from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 from qbull.store.store import Store
 from qbull.store.verbs.layout import change_layout
 
 
-async def ship(shop: Shop, *customers: str) -> None:
+async def ship(sample: SampleApp, *customers: str) -> None:
     for customer in customers:
-        await shop.ship.enqueue(customer=customer)
+        await sample.ship.enqueue(customer=customer)
 
 
-async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, shop: Shop) -> None:
-    await ship(shop, "a", "b")
-    async with shop.orders.app.worker() as worker:
+async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, sample: SampleApp) -> None:
+    await ship(sample, "a", "b")
+    async with sample.orders.app.worker() as worker:
         await worker.drain()
 
         shown = await asyncio.to_thread(shell.ok, "repartition", "orders", "6")
@@ -32,12 +32,12 @@ async def test_the_number_is_changed_and_nothing_is_left(shell: Shell, shop: Sho
     assert len(shell.json("partitions", "orders")["partitions"]) == 6
 
 
-async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, shop: Shop) -> None:
-    await ship(shop, "a", "b", "c")
+async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, sample: SampleApp) -> None:
+    await ship(sample, "a", "b", "c")
     command = shell.start("repartition", "orders", "6")
     await asyncio.to_thread(seen, lambda: "no worker serves it" in shell.err)
 
-    async with shop.orders.app.worker() as worker:
+    async with sample.orders.app.worker() as worker:
         await worker.drain()
         code = await asyncio.to_thread(command.wait, 30)
 
@@ -47,8 +47,10 @@ async def test_what_is_left_is_shown_until_workers_have_done_it(shell: Shell, sh
     assert shell.out.endswith('queue "orders": 6 partitions; the old ones are empty\n')
 
 
-async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(shell: Shell, shop: Shop) -> None:
-    await ship(shop, "a", "b", "c")
+async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(
+    shell: Shell, sample: SampleApp
+) -> None:
+    await ship(sample, "a", "b", "c")
 
     first = shell.ok("repartition", "orders", "6", "--no-wait")
     second = shell.ok("repartition", "orders", "6", "--no-wait")
@@ -58,25 +60,25 @@ async def test_it_need_not_be_waited_for_and_goes_on_when_called_again(shell: Sh
     assert first == 'queue "orders": 2 → 6 partitions, effective now\n' + left
     assert second == left
     assert third.splitlines()[0] == 'queue "orders": 6 → 4 partitions, effective now'
-    async with shop.orders.app.worker() as worker:
+    async with sample.orders.app.worker() as worker:
         await worker.drain()
         assert await asyncio.to_thread(shell.ok, "repartition", "orders", "4")
-    assert (await shop.orders.stats()).completed == 3
+    assert (await sample.orders.stats()).completed == 3
 
 
-async def test_a_command_that_is_killed_leaves_nothing_to_clean_up(shell: Shell, shop: Shop) -> None:
-    await ship(shop, "a", "b", "c")
+async def test_a_command_that_is_killed_leaves_nothing_to_clean_up(shell: Shell, sample: SampleApp) -> None:
+    await ship(sample, "a", "b", "c")
     command = shell.start("repartition", "orders", "6")
     await asyncio.to_thread(seen, lambda: "are left" in shell.out)
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
 
-    async with shop.orders.app.worker() as worker:
+    async with sample.orders.app.worker() as worker:
         await worker.drain()
-        await ship(shop, "a")
+        await ship(sample, "a")
         await worker.drain()
 
-    assert (await shop.orders.stats()).completed == 4
+    assert (await sample.orders.stats()).completed == 4
 
 
 @pytest.mark.parametrize(
@@ -89,16 +91,16 @@ async def test_a_command_that_is_killed_leaves_nothing_to_clean_up(shell: Shell,
     ],
 )
 async def test_what_cannot_be_is_refused(
-    shell: Shell, shop: Shop, arguments: tuple[str, str], code: int, line: str
+    shell: Shell, sample: SampleApp, arguments: tuple[str, str], code: int, line: str
 ) -> None:
-    await ship(shop, "a")
+    await ship(sample, "a")
 
     assert line in await asyncio.to_thread(shell.refused, "repartition", *arguments, code=code)
 
 
-async def test_doctor_says_what_is_left(shell: Shell, shop: Shop) -> None:
-    await ship(shop, "a", "b")
-    await shop.orders.repartition(6)
+async def test_doctor_says_what_is_left(shell: Shell, sample: SampleApp) -> None:
+    await ship(sample, "a", "b")
+    await sample.orders.repartition(6)
 
     said = shell.run("doctor").out
 
@@ -108,10 +110,10 @@ async def test_doctor_says_what_is_left(shell: Shell, shop: Shop) -> None:
     ) in said
 
 
-async def test_doctor_sees_a_change_that_nobody_ended(shell: Shell, shop: Shop, store: Store) -> None:
-    await ship(shop, "a")
-    layout = await store.layout(shop.orders.settings)
-    await change_layout(store, shop.orders.settings, layout, layout.begins(6))
+async def test_doctor_sees_a_change_that_nobody_ended(shell: Shell, sample: SampleApp, store: Store) -> None:
+    await ship(sample, "a")
+    layout = await store.layout(sample.orders.settings)
+    await change_layout(store, sample.orders.settings, layout, layout.begins(6))
 
     done = shell.run("doctor")
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from later import AWAY, BACK, claim_a_place  # noqa: F401 - a fixture
 from later import url_of as later_url
-from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 import qbull
 from topology import Node
@@ -28,7 +28,7 @@ def url_of(shell: Shell) -> str:
 
 
 def test_without_a_password_one_is_made_and_said(shell: Shell, app: qbull.App) -> None:
-    shell.start("serve", "shop:app", "--port", "0")
+    shell.start("serve", "sample_app:app", "--port", "0")
     url = url_of(shell)
     password = seen(lambda: re.search(r"user admin, password (\S+)", shell.err))
     assert password is not None
@@ -41,7 +41,7 @@ def test_without_a_password_one_is_made_and_said(shell: Shell, app: qbull.App) -
 
 
 def test_a_password_that_is_set_is_not_said(shell: Shell, app: qbull.App) -> None:
-    shell.start("serve", "shop:app", "--port", "0", QUEUES_UI_PASS="short")
+    shell.start("serve", "sample_app:app", "--port", "0", QUEUES_UI_PASS="short")
     url = url_of(shell)
 
     assert httpx.get(f"{url}/api/me", auth=("admin", "short"), trust_env=False).status_code == 200
@@ -50,7 +50,7 @@ def test_a_password_that_is_set_is_not_said(shell: Shell, app: qbull.App) -> Non
 
 def test_a_server_that_is_started_later_is_waited_for(shell: Shell, later: Node) -> None:
     serving = shell.start(
-        "serve", "shop:app", "--port", "0", QBULL_URL=later_url(later), QUEUES_UI_PASS=TOKEN
+        "serve", "sample_app:app", "--port", "0", QBULL_URL=later_url(later), QUEUES_UI_PASS=TOKEN
     )
     seen(lambda: AWAY in shell.err)
 
@@ -64,7 +64,7 @@ def test_a_server_that_is_started_later_is_waited_for(shell: Shell, later: Node)
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
 def test_who_waits_for_a_server_ends_when_told_to(shell: Shell, later: Node, name: signal.Signals) -> None:
-    serving = shell.start("serve", "shop:app", "--port", "0", QBULL_URL=later_url(later))
+    serving = shell.start("serve", "sample_app:app", "--port", "0", QBULL_URL=later_url(later))
     seen(lambda: AWAY in shell.err)
 
     serving.send_signal(name)
@@ -95,11 +95,11 @@ async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) 
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [
-        (["shop:app", "--host", "300.1.2.3"], {}, "cannot listen on 300.1.2.3"),
-        (["shop:app", "--url", "redis://localhost"], {}, "omit --url and --prefix"),
-        (["shop:app"], {"QBULL_ALLOWED_HOSTS": "http://x"}, "host 'http://x'"),
-        (["shop:app"], {"QBULL_ADMIN_TOKEN": "same", "QBULL_VIEWER_TOKEN": "same"}, "are the same"),
-        (["shop:app"], {"QBULL_HIDE_PAYLOADS": "perhaps"}, "QBULL_HIDE_PAYLOADS"),
+        (["sample_app:app", "--host", "300.1.2.3"], {}, "cannot listen on 300.1.2.3"),
+        (["sample_app:app", "--url", "redis://localhost"], {}, "omit --url and --prefix"),
+        (["sample_app:app"], {"QBULL_ALLOWED_HOSTS": "http://x"}, "host 'http://x'"),
+        (["sample_app:app"], {"QBULL_ADMIN_TOKEN": "same", "QBULL_VIEWER_TOKEN": "same"}, "are the same"),
+        (["sample_app:app"], {"QBULL_HIDE_PAYLOADS": "perhaps"}, "QBULL_HIDE_PAYLOADS"),
         (["nothing:app"], {}, 'no module "nothing"'),
     ],
     ids=str,
@@ -113,10 +113,10 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 def test_a_port_that_is_taken_is_said(shell: Shell, app: qbull.App) -> None:
-    shell.start("serve", "shop:app", "--port", "0")
+    shell.start("serve", "sample_app:app", "--port", "0")
     port = url_of(shell).rpartition(":")[2]
 
-    assert "Address already in use" in shell.refused("serve", "shop:app", "--port", port)
+    assert "Address already in use" in shell.refused("serve", "sample_app:app", "--port", port)
 
 
 @pytest.mark.parametrize("expires", ["x", "0d", "5", "-1d", "10000000d"])
@@ -124,8 +124,8 @@ def test_how_long_a_token_lasts_must_make_sense(shell: Shell, app: qbull.App, ex
     shell.refused("token", "create", "--role", "viewer", "--name", "x", "--expires", expires, code=2)
 
 
-async def test_sigterm_ends_it_soon_although_streams_are_open(shell: Shell, shop: Shop) -> None:
-    process = shell.start("serve", "shop:app", "--port", "0", QBULL_VIEWER_TOKEN=TOKEN)
+async def test_sigterm_ends_it_soon_although_streams_are_open(shell: Shell, sample: SampleApp) -> None:
+    process = shell.start("serve", "sample_app:app", "--port", "0", QBULL_VIEWER_TOKEN=TOKEN)
     url = url_of(shell)
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=20) as client:
@@ -158,6 +158,6 @@ def test_an_installation_without_the_extra_says_what_to_install(
         "raise ModuleNotFoundError('No module named starlette', name='starlette')"
     )
 
-    ended = shell.run("serve", "shop:app", PYTHONPATH=f"{tmp_path}:{shell.environment['PYTHONPATH']}")
+    ended = shell.run("serve", "sample_app:app", PYTHONPATH=f"{tmp_path}:{shell.environment['PYTHONPATH']}")
 
     assert ended.code == 1 and 'pip install "qbull[api]"' in ended.err

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shell import Shell, open_shell, open_shop, seen  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def send(process: subprocess.Popen[str], name: signal.Signals, to: str) -> None:
 @pytest.mark.parametrize("to", ["parent", "group"])
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_lets_running_jobs_end_and_hands_back_the_others(
-    shell: Shell, shop: Shop, mark: str, name: signal.Signals, to: str
+    shell: Shell, sample: SampleApp, mark: str, name: signal.Signals, to: str
 ) -> None:
-    running, *others = [await shop.wait_for.enqueue(mark=mark) for _ in range(4)]
-    worker = shell.start("worker", "shop", "--queues", "slow")
+    running, *others = [await sample.wait_for.enqueue(mark=mark) for _ in range(4)]
+    worker = shell.start("worker", "sample_app", "--queues", "slow")
     has_begun(mark)
 
     send(worker, name, to)
@@ -57,8 +57,8 @@ async def test_a_signal_lets_running_jobs_end_and_hands_back_the_others(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-async def test_an_idle_worker_ends_at_once(shell: Shell, shop: Shop, processes: str) -> None:
-    worker = shell.start("worker", "shop", "--processes", processes)
+async def test_an_idle_worker_ends_at_once(shell: Shell, sample: SampleApp, processes: str) -> None:
+    worker = shell.start("worker", "sample_app", "--processes", processes)
     seen(lambda: len(shell.json("workers")) == int(processes))
 
     worker.terminate()
@@ -67,9 +67,11 @@ async def test_an_idle_worker_ends_at_once(shell: Shell, shop: Shop, processes: 
     assert shell.json("workers") == []
 
 
-async def test_a_job_that_does_not_end_in_time_is_handed_back(shell: Shell, shop: Shop, mark: str) -> None:
-    job = await shop.wait_for.enqueue(mark=mark)
-    worker = shell.start("worker", "shop", "--queues", "slow", "--grace", "0.1")
+async def test_a_job_that_does_not_end_in_time_is_handed_back(
+    shell: Shell, sample: SampleApp, mark: str
+) -> None:
+    job = await sample.wait_for.enqueue(mark=mark)
+    worker = shell.start("worker", "sample_app", "--queues", "slow", "--grace", "0.1")
     has_begun(mark)
 
     worker.terminate()
@@ -79,9 +81,9 @@ async def test_a_job_that_does_not_end_in_time_is_handed_back(shell: Shell, shop
 
 
 @pytest.mark.parametrize("to", ["parent", "group"])
-async def test_a_second_ctrl_c_ends_at_once(shell: Shell, shop: Shop, mark: str, to: str) -> None:
-    job = await shop.wait_for.enqueue(mark=mark)
-    worker = shell.start("worker", "shop", "--queues", "slow", "--grace", "60")
+async def test_a_second_ctrl_c_ends_at_once(shell: Shell, sample: SampleApp, mark: str, to: str) -> None:
+    job = await sample.wait_for.enqueue(mark=mark)
+    worker = shell.start("worker", "sample_app", "--queues", "slow", "--grace", "60")
     has_begun(mark)
 
     send(worker, signal.SIGINT, to)
@@ -93,10 +95,10 @@ async def test_a_second_ctrl_c_ends_at_once(shell: Shell, shop: Shop, mark: str,
 
 
 async def test_a_worker_process_that_is_killed_is_replaced_and_its_job_runs_again(
-    shell: Shell, shop: Shop, mark: str
+    shell: Shell, sample: SampleApp, mark: str
 ) -> None:
-    job = await shop.wait_for.enqueue(mark=mark)
-    worker = shell.start("worker", "shop", "--queues", "slow")
+    job = await sample.wait_for.enqueue(mark=mark)
+    worker = shell.start("worker", "sample_app", "--queues", "slow")
     has_begun(mark)
     [process] = seen(lambda: shell.json("workers"))
 
@@ -109,9 +111,9 @@ async def test_a_worker_process_that_is_killed_is_replaced_and_its_job_runs_agai
 
 
 async def test_the_worker_processes_end_when_their_parent_is_killed(
-    shell: Shell, shop: Shop, mark: str
+    shell: Shell, sample: SampleApp, mark: str
 ) -> None:
-    worker = shell.start("worker", "shop", "--queues", "slow", MIN_IDLE_TIME_MS="1000")
+    worker = shell.start("worker", "sample_app", "--queues", "slow", MIN_IDLE_TIME_MS="1000")
     [process] = seen(lambda: shell.json("workers"))
 
     worker.kill()
@@ -121,9 +123,11 @@ async def test_the_worker_processes_end_when_their_parent_is_killed(
 
 
 @pytest.mark.parametrize("to", ["parent", "group"])
-async def test_a_job_in_the_process_pool_ends_too(shell: Shell, shop: Shop, mark: str, to: str) -> None:
-    job = await shop.block_for.enqueue(mark=mark)
-    worker = shell.start("worker", "shop", "--queues", "slow")
+async def test_a_job_in_the_process_pool_ends_too(
+    shell: Shell, sample: SampleApp, mark: str, to: str
+) -> None:
+    job = await sample.block_for.enqueue(mark=mark)
+    worker = shell.start("worker", "sample_app", "--queues", "slow")
     has_begun(mark)
 
     send(worker, signal.SIGTERM, to)

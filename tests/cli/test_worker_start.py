@@ -10,8 +10,8 @@ import subprocess
 import msgspec
 import pytest
 from later import AWAY, BACK, claim_a_place, url_of  # noqa: F401 - one is a fixture
+from sample_app import SampleApp
 from shell import QBULL, Shell, open_shell, seen  # noqa: F401 - one is a fixture
-from shop import Shop
 
 import qbull
 from qbull.cli.worker import WorkerOptions
@@ -22,13 +22,13 @@ from topology import Node
 
 
 async def test_a_worker_waits_for_a_server_that_is_started_later(shell: Shell, later: Node) -> None:
-    worker = shell.start("worker", "shop", QBULL_URL=url_of(later))
+    worker = shell.start("worker", "sample_app", QBULL_URL=url_of(later))
     seen(lambda: AWAY in shell.err)
 
     later.start()
     later.tell_when_up("PING")
     app = qbull.App(url_of(later), prefix="test")
-    job = await Shop(app).send.enqueue(to="a")
+    job = await SampleApp(app).send.enqueue(to="a")
 
     assert await job.result(30) == "1 sent to a"
     await app.close()
@@ -41,7 +41,7 @@ async def test_a_worker_waits_for_a_server_that_is_started_later(shell: Shell, l
 def test_a_worker_that_waits_for_its_server_ends_at_once(
     shell: Shell, later: Node, name: signal.Signals
 ) -> None:
-    worker = shell.start("worker", "shop", QBULL_URL=url_of(later))
+    worker = shell.start("worker", "sample_app", QBULL_URL=url_of(later))
     seen(lambda: AWAY in shell.err)
 
     worker.send_signal(name)
@@ -51,7 +51,7 @@ def test_a_worker_that_waits_for_its_server_ends_at_once(
 
 
 def test_a_server_that_was_waited_for_and_refuses_ends_it(shell: Shell, later: Node) -> None:
-    worker = shell.start("worker", "shop", QBULL_URL=url_of(later, "wrong"))
+    worker = shell.start("worker", "sample_app", QBULL_URL=url_of(later, "wrong"))
     seen(lambda: AWAY in shell.err)
 
     later.start()
@@ -64,11 +64,11 @@ def test_a_server_that_was_waited_for_and_refuses_ends_it(shell: Shell, later: N
 @pytest.mark.parametrize("comes", [False, True])
 async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool) -> None:
     app = qbull.App(url_of(later), prefix="test")
-    shop = Shop(app)
-    board, (theirs, ours) = CrashBoard.make(board_slots_for(shop.email.settings.concurrency)), os.pipe()
+    sample = SampleApp(app)
+    board, (theirs, ours) = CrashBoard.make(board_slots_for(sample.email.settings.concurrency)), os.pipe()
     here, there = socket.socketpair()
     channel = ("--channel", str(there.fileno()))
-    told = msgspec.json.encode(WorkerOptions("shop", 5.0, Sharing(), ["email"])).decode()
+    told = msgspec.json.encode(WorkerOptions("sample_app", 5.0, Sharing(), ["email"])).decode()
     with (shell.directory / "err").open("w") as err:
         process = subprocess.Popen(
             [
@@ -96,7 +96,7 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
     if comes:
         later.start()
         later.tell_when_up("PING")
-        assert await (await shop.send.enqueue(to="a")).result(30) == "1 sent to a"
+        assert await (await sample.send.enqueue(to="a")).result(30) == "1 sent to a"
     process.terminate()
 
     assert process.wait(20) == 0
@@ -112,7 +112,7 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
 async def test_a_worker_whose_server_has_gone_ends_when_it_is_told_to(shell: Shell, later: Node) -> None:
     later.start()
     later.tell_when_up("PING")
-    worker = shell.start("worker", "shop", "--queues", "email", QBULL_URL=url_of(later))
+    worker = shell.start("worker", "sample_app", "--queues", "email", QBULL_URL=url_of(later))
     seen(lambda: later.tell("KEYS", "*workers*"))
     later.kill()
     seen(lambda: AWAY in shell.err)

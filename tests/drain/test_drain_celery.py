@@ -31,15 +31,15 @@ NOW = qbull.Keep(completed=0, failed=0)
 
 
 @pytest.fixture
-async def shop(server_url: str, store: Any) -> Any:
+async def new(server_url: str, store: Any) -> Any:
     """The program as it is now. `ran` is what its tasks were called with."""
-    shop = Shop(server_url)
-    yield shop
-    await shop.app.close()
-    await asyncio.to_thread(shop.app.close_sync)
+    new = NewApp(server_url)
+    yield new
+    await new.app.close()
+    await asyncio.to_thread(new.app.close_sync)
 
 
-class Shop:
+class NewApp:
     def __init__(self, url: str) -> None:
         self.app = app = Celery("shop", broker=url, prefix="test")
         self.ran: list[Any] = []
@@ -66,19 +66,19 @@ def source(old: Old, **options: Any) -> CelerySource:
     return CelerySource(SourceServer(old.url, "celery"), **options)
 
 
-async def test_what_celery_has_written_is_run_here(old: Old, shop: Shop) -> None:
+async def test_what_celery_has_written_is_run_here(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     for n in range(250):
         theirs.send_task("add", (n,), {"y": n * 2})
 
-    report = await shop.move(source(old))
-    await shop.work()
+    report = await new.move(source(old))
+    await new.work()
 
-    assert sorted(shop.ran) == [(n, n * 2, 0) for n in range(250)]
+    assert sorted(new.ran) == [(n, n * 2, 0) for n in range(250)]
     assert (report.moved["celery"], report.left.total(), old.left()) == (250, 0, set())
 
 
-async def test_everything_that_a_message_says_is_kept(old: Old, shop: Shop) -> None:
+async def test_everything_that_a_message_says_is_kept(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     ids = [
@@ -87,12 +87,12 @@ async def test_everything_that_a_message_says_is_kept(old: Old, shop: Shop) -> N
         theirs.send_task("add", (3,), eta=at.replace(tzinfo=None), retries=2, task_id="mine").id,
     ]
 
-    await shop.move(source(old, zone="UTC"))
-    infos = [await shop.app.job("celery", id).info() for id in ids]
-    await shop.app.job("celery", "mine").promote()
+    await new.move(source(old, zone="UTC"))
+    infos = [await new.app.job("celery", id).info() for id in ids]
+    await new.app.job("celery", "mine").promote()
     for id in ids[:2]:
-        await shop.app.job("celery", id).cancel()
-    await shop.work()
+        await new.app.job("celery", id).cancel()
+    await new.work()
 
     first, second, third = infos
     assert first is not None and second is not None and third is not None
@@ -100,10 +100,10 @@ async def test_everything_that_a_message_says_is_kept(old: Old, shop: Shop) -> N
     assert second.priority == 10
     assert second.due_at is not None and abs((second.due_at - at).total_seconds()) < 60
     assert third.due_at == at
-    assert shop.ran == [(3, 0, 2)]
+    assert new.ran == [(3, 0, 2)]
 
 
-async def test_what_is_more_than_json_arrives_as_it_was(old: Old, shop: Shop) -> None:
+async def test_what_is_more_than_json_arrives_as_it_was(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     call = {
         "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -114,16 +114,16 @@ async def test_what_is_more_than_json_arrives_as_it_was(old: Old, shop: Shop) ->
     theirs.send_task("typed", kwargs=call, queue="mail")
     theirs.send_task("add", (date(2026, 1, 2),))
 
-    report = await shop.move(source(old))
-    await shop.work()
+    report = await new.move(source(old))
+    await new.work()
 
-    assert shop.ran == [tuple(call.values())]
+    assert new.ran == [tuple(call.values())]
     [(queue, task, why)] = report.left
     assert (queue, task) == ("celery", "add")
     assert why.startswith('its argument "x" is a date, and would arrive as a str; annotate the parameter')
 
 
-async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> None:
+async def test_what_cannot_be_moved_stays_and_is_named(old: Old, new: NewApp) -> None:
     theirs = old.celery(accept_content=["json", "pickle"])
     add = theirs.signature("add", (1,))
     (add | theirs.signature("add")).apply_async()
@@ -137,12 +137,12 @@ async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> 
     theirs.send_task("add", (9,))
     before = old.redis.lrange("celery", 0, -1)
 
-    dry = await shop.move(source(old), dry=True)
+    dry = await new.move(source(old), dry=True)
     assert old.redis.lrange("celery", 0, -1) == before
-    report = await shop.move(source(old))
-    await shop.work()
+    report = await new.move(source(old))
+    await new.work()
 
-    assert shop.ran == [(9, 0, 0)]
+    assert new.ran == [(9, 0, 0)]
     assert (dry.moved, dry.left) == (report.moved, report.left)
     reasons = " | ".join(why for _, _, why in report.left)
     assert report.left.total() == 8
@@ -160,36 +160,36 @@ async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> 
     assert old.redis.lrange("celery", 0, -1) == before[1:]
 
 
-async def test_names_and_queues_can_be_other_ones(old: Old, shop: Shop) -> None:
+async def test_names_and_queues_can_be_other_ones(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     theirs.send_task("old.add", (1,), queue="numbers")
     theirs.send_task("typed", (), queue="numbers")
 
-    report = await shop.move(source(old), names={"old.add": "add"}, to="mail")
-    counts = await shop.app.queues["mail"].stats()
-    await shop.work()
+    report = await new.move(source(old), names={"old.add": "add"}, to="mail")
+    counts = await new.app.queues["mail"].stats()
+    await new.work()
 
-    assert shop.ran == [(1, 0, 0)]
+    assert new.ran == [(1, 0, 0)]
     assert (counts.waiting, report.left.total()) == (1, 1)
 
 
-async def test_of_two_messages_with_one_id_the_second_stays(old: Old, shop: Shop) -> None:
+async def test_of_two_messages_with_one_id_the_second_stays(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     theirs.send_task("add", (1,), task_id="same")
     theirs.send_task("add", (2,), task_id="same")
 
-    report = await shop.move(source(old))
-    await shop.work()
-    again = await shop.move(source(old))
-    await shop.work()
+    report = await new.move(source(old))
+    await new.work()
+    again = await new.move(source(old))
+    await new.work()
 
     assert "has a job with its id already" in next(iter(report.left))[2]
-    assert [x for x, *_ in shop.ran] == [1, 2]
+    assert [x for x, *_ in new.ran] == [1, 2]
     assert again.moved["celery"] == 1
 
 
 async def test_what_workers_have_taken_is_left_to_them_unless_one_says_otherwise(
-    old: Old, shop: Shop
+    old: Old, new: NewApp
 ) -> None:
     theirs = old.celery()
     theirs.send_task("add", (1,))
@@ -204,9 +204,9 @@ async def test_what_workers_have_taken_is_left_to_them_unless_one_says_otherwise
             connection.drain_events(timeout=10)
         channel.qos._delivered.clear()  # killed: it does not give back what it holds
 
-    held = await shop.move(source(old))
-    moved = await shop.move(source(old, unacked=True))
-    counts = await shop.app.queues["celery"].stats()
+    held = await new.move(source(old))
+    moved = await new.move(source(old, unacked=True))
+    counts = await new.app.queues["celery"].stats()
 
     assert (held.moved.total(), held.held) == (0, 2)
     assert (moved.moved["celery"], moved.held) == (2, 0)
@@ -214,9 +214,9 @@ async def test_what_workers_have_taken_is_left_to_them_unless_one_says_otherwise
     assert old.left() == set()
 
 
-async def test_the_oldest_comes_first_for_each_key_of_an_ordered_queue(old: Old, shop: Shop) -> None:
+async def test_the_oldest_comes_first_for_each_key_of_an_ordered_queue(old: Old, new: NewApp) -> None:
     walked: list[tuple[str, int]] = []
-    steps = shop.app.queue("steps", partitions=3, order="key", keep=NOW)
+    steps = new.app.queue("steps", partitions=3, order="key", keep=NOW)
 
     @steps.task(name="walk", key="{who}")
     async def walk(who: str, step: int) -> None:
@@ -227,8 +227,8 @@ async def test_the_oldest_comes_first_for_each_key_of_an_ordered_queue(old: Old,
         for who in ("ann", "bob", "cy"):
             theirs.send_task("walk", (who, step), queue="feet")
 
-    await shop.move(source(old))
-    await shop.work()
+    await new.move(source(old))
+    await new.work()
 
     for who in ("ann", "bob", "cy"):
         assert [step for name, step in walked if name == who] == list(range(40))
@@ -266,31 +266,31 @@ async def test_moved_jobs_go_through_the_middleware_and_are_signed(
 
 @pytest.mark.parametrize("heard", [False, True], ids=["before it is sent", "before it is answered"])
 async def test_a_drain_that_dies_at_any_command_goes_on_and_each_runs_once(
-    old: Old, shop: Shop, heard: bool
+    old: Old, new: NewApp, heard: bool
 ) -> None:
     theirs = old.celery()
     deaths = 0
-    async with shop.app.worker() as worker:
+    async with new.app.worker() as worker:
         for at in range(1, 100):
             for n in range(3):
                 theirs.send_task("add", (at, n))
             dying = Mortal(old.url, "celery", at, heard=heard)
             try:
-                await shop.move(CelerySource(dying))
+                await new.move(CelerySource(dying))
             except Killed:
                 deaths += 1
                 await worker.drain()  # what is there runs, and is not kept
-            await shop.move(source(old))
+            await new.move(source(old))
             if dying.left > 0:
                 break
         await worker.drain()
 
     assert deaths >= 12
-    assert sorted(shop.ran) == [(x, n, 0) for x in range(1, deaths + 2) for n in range(3)]
+    assert sorted(new.ran) == [(x, n, 0) for x in range(1, deaths + 2) for n in range(3)]
     assert old.left() == set()
 
 
-async def test_old_workers_that_still_run_take_what_the_drain_does_not(old: Old, shop: Shop) -> None:
+async def test_old_workers_that_still_run_take_what_the_drain_does_not(old: Old, new: NewApp) -> None:
     theirs = old.celery()
     for n in range(600):
         theirs.send_task("add", (n,))
@@ -300,10 +300,10 @@ async def test_old_workers_that_still_run_take_what_the_drain_does_not(old: Old,
         while (found := await asyncio.to_thread(old.redis.rpop, "celery")) is not None:
             taken.append(found)
 
-    await asyncio.gather(shop.move(source(old)), take())
-    await shop.work()
+    await asyncio.gather(new.move(source(old)), take())
+    await new.work()
 
-    here = [x for x, *_ in shop.ran]
+    here = [x for x, *_ in new.ran]
     assert len(here) + len(taken) == 600
     assert len(set(here)) == len(here) > 0
 
@@ -369,9 +369,9 @@ def test_the_command_says_what_it_did_and_what_not(shell: Shell, old: Old, store
 
 
 async def test_without_the_code_only_named_arguments_can_be_moved(
-    old: Old, shop: Shop, server_url: str
+    old: Old, new: NewApp, server_url: str
 ) -> None:
-    await shop.app.tasks["add"].enqueue(0)
+    await new.app.tasks["add"].enqueue(0)
     theirs = old.celery()
     theirs.send_task("add", (1,))
     theirs.send_task("add", kwargs={"x": 2})
@@ -379,7 +379,7 @@ async def test_without_the_code_only_named_arguments_can_be_moved(
 
     report = await DrainRun(source(old), JobImporter(other), dry=False, on_step=print).run(["celery"])
     await other.close()
-    await shop.work()
+    await new.work()
 
     assert "give --app" in next(iter(report.left))[2]
-    assert sorted(x for x, *_ in shop.ran) == [0, 2]
+    assert sorted(x for x, *_ in new.ran) == [0, 2]

@@ -49,7 +49,7 @@ def break_down() -> None:
 NOTE = f"{__name__}.note"
 
 
-class Shop:
+class NewApp:
     def __init__(self, url: str) -> None:
         ran.clear()
         self.app = qbull.App(url, prefix="test")
@@ -65,27 +65,27 @@ class Shop:
 
 
 @pytest.fixture
-async def shop(server_url: str, store: Any) -> AsyncIterator[Shop]:
-    shop = Shop(server_url)
-    yield shop
-    await shop.app.close()
-    await asyncio.to_thread(shop.app.close_sync)
+async def new(server_url: str, store: Any) -> AsyncIterator[NewApp]:
+    new = NewApp(server_url)
+    yield new
+    await new.app.close()
+    await asyncio.to_thread(new.app.close_sync)
 
 
 def source(old: Old) -> RqSource:
     return RqSource(SourceServer(old.url, "rq"))
 
 
-async def test_what_rq_has_written_is_run_here(old: Old, shop: Shop) -> None:
+async def test_what_rq_has_written_is_run_here(old: Old, new: NewApp) -> None:
     queue = old.rq()
     jobs = [queue.enqueue(NOTE, n, y=[n, {"a": None}]) for n in range(120)]
     typed = queue.enqueue(
         f"{__name__}.book", datetime(2026, 1, 2, tzinfo=UTC), price=Decimal("9.90"), job_timeout=40
     )
 
-    report = await shop.move(source(old))
-    info = await shop.app.job("default", typed.id).info()
-    await shop.work()
+    report = await new.move(source(old))
+    info = await new.app.job("default", typed.id).info()
+    await new.work()
 
     assert sorted(ran[:-1]) == sorted((n, [n, {"a": None}]) for n in range(120))
     assert ran[-1] == (datetime(2026, 1, 2, tzinfo=UTC), Decimal("9.90"))
@@ -94,17 +94,17 @@ async def test_what_rq_has_written_is_run_here(old: Old, shop: Shop) -> None:
     assert old.left() == set()
 
 
-async def test_what_is_for_later_and_what_may_run_again_stays_so(old: Old, shop: Shop) -> None:
+async def test_what_is_for_later_and_what_may_run_again_stays_so(old: Old, new: NewApp) -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     later = old.rq().enqueue_at(at, NOTE, 1)
     old.rq().enqueue(f"{__name__}.break_down", retry=rq.Retry(max=2, interval=0))
     as_json = old.rq(serializer="json").enqueue_in(timedelta(hours=1), NOTE, 2, ttl=7200)
 
-    await shop.move(source(old))
-    first, second = [await shop.app.job("default", job.id).info() for job in (later, as_json)]
+    await new.move(source(old))
+    first, second = [await new.app.job("default", job.id).info() for job in (later, as_json)]
     for job in (later, as_json):
-        await shop.app.job("default", job.id).cancel()
-    await shop.work()
+        await new.app.job("default", job.id).cancel()
+    await new.work()
 
     assert first is not None and second is not None
     assert first.due_at == at
@@ -114,7 +114,7 @@ async def test_what_is_for_later_and_what_may_run_again_stays_so(old: Old, shop:
     assert old.left() == set()
 
 
-async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> None:
+async def test_what_cannot_be_moved_stays_and_is_named(old: Old, new: NewApp) -> None:
     queue = old.rq()
     first = queue.enqueue(NOTE, 1)
     queue.enqueue(NOTE, 2, depends_on=first)
@@ -128,9 +128,9 @@ async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> 
     old.redis.delete(f"rq:job:{gone.id}")
     before = old.redis.lrange("rq:queue:default", 0, -1)
 
-    dry = await shop.move(source(old), dry=True)
-    report = await shop.move(source(old))
-    await shop.work()
+    dry = await new.move(source(old), dry=True)
+    report = await new.move(source(old))
+    await new.work()
 
     assert ran == [(5, 0)]
     assert (dry.moved, dry.left) == (report.moved, report.left)
@@ -148,31 +148,31 @@ async def test_what_cannot_be_moved_stays_and_is_named(old: Old, shop: Shop) -> 
     assert len(old.redis.lrange("rq:queue:default", 0, -1)) == len(before) - 1 == 7
 
 
-async def test_an_id_that_was_used_again_is_another_job(old: Old, shop: Shop) -> None:
+async def test_an_id_that_was_used_again_is_another_job(old: Old, new: NewApp) -> None:
     for n in range(3):
         old.rq().enqueue(NOTE, n, job_id="daily")
-        await shop.move(source(old))
-        await shop.work()
+        await new.move(source(old))
+        await new.work()
 
     assert ran == [(0, 0), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize("heard", [False, True], ids=["before it is sent", "before it is answered"])
 async def test_a_drain_that_dies_at_any_command_goes_on_and_each_runs_once(
-    old: Old, shop: Shop, heard: bool
+    old: Old, new: NewApp, heard: bool
 ) -> None:
     deaths = 0
-    async with shop.app.worker() as worker:
+    async with new.app.worker() as worker:
         for at in range(1, 100):
             for n in range(2):
                 old.rq().enqueue(NOTE, at, n)
             dying = Mortal(old.url, "rq", at, heard=heard)
             try:
-                await shop.move(RqSource(dying))
+                await new.move(RqSource(dying))
             except Killed:
                 deaths += 1
                 await worker.drain()
-            await shop.move(source(old))
+            await new.move(source(old))
             if dying.left > 0:
                 break
         await worker.drain()

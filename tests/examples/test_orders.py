@@ -38,7 +38,7 @@ def said(line: str) -> None:
     assert line in lines, f"the page does not have the command: {line}"
 
 
-class Shop:
+class OrdersExample:
     """The example's programs, started from its directory as its page says."""
 
     def __init__(self, url: str, database: str, log: Path) -> None:
@@ -107,26 +107,26 @@ class Shop:
                 process.wait()
 
 
-@pytest.fixture(name="shop")
-def open_shop(store: Store, server_url: str, database: str, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(server_url, database, tmp_path / "log")
-    yield shop
-    shop.close()
+@pytest.fixture(name="example")
+def open_example(store: Store, server_url: str, database: str, tmp_path: Path) -> Iterator[OrdersExample]:
+    example = OrdersExample(server_url, database, tmp_path / "log")
+    yield example
+    example.close()
 
 
-async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) -> None:
-    shop.environment["ORDERS_SECONDS"] = "2"
-    shop.run("python prepare.py")
-    api = shop.start_api()
-    await eventually(shop.answers)
+async def test_an_order_is_taken_at_once_and_done_in_the_background(example: OrdersExample) -> None:
+    example.environment["ORDERS_SECONDS"] = "2"
+    example.run("python prepare.py")
+    api = example.start_api()
+    await eventually(example.answers)
 
-    refused = [shop.ask("POST", "/orders", body)[0] for body in BAD]
-    unknown = shop.ask("GET", "/orders/1")
-    code, answer = shop.ask("POST", "/orders", LAPTOP)
-    before = shop.ask("GET", f"/orders/{answer['orderId']}")
-    shop.start_workers()
-    await eventually(lambda: shop.is_now(1, "processing"), within=60)
-    await eventually(lambda: shop.is_now(1, "completed"))
+    refused = [example.ask("POST", "/orders", body)[0] for body in BAD]
+    unknown = example.ask("GET", "/orders/1")
+    code, answer = example.ask("POST", "/orders", LAPTOP)
+    before = example.ask("GET", f"/orders/{answer['orderId']}")
+    example.start_workers()
+    await eventually(lambda: example.is_now(1, "processing"), within=60)
+    await eventually(lambda: example.is_now(1, "completed"))
     api.terminate()
 
     assert refused == [400] * len(BAD)
@@ -139,48 +139,50 @@ async def test_an_order_is_taken_at_once_and_done_in_the_background(shop: Shop) 
     assert api.wait(20) in (0, -signal.SIGTERM)
 
 
-async def test_an_order_that_cannot_be_done_has_failed(shop: Shop) -> None:
-    shop.run("python prepare.py")
-    shop.start_api()
-    shop.start_workers()
-    await eventually(shop.answers)
-    shop.ask("POST", "/orders", {**LAPTOP, "product": "Unicorn"})
-    await eventually(lambda: shop.is_now(1, "failed"), within=60)
+async def test_an_order_that_cannot_be_done_has_failed(example: OrdersExample) -> None:
+    example.run("python prepare.py")
+    example.start_api()
+    example.start_workers()
+    await eventually(example.answers)
+    example.ask("POST", "/orders", {**LAPTOP, "product": "Unicorn"})
+    await eventually(lambda: example.is_now(1, "failed"), within=60)
 
-    row = await eventually(lambda: tracked(shop))
+    row = await eventually(lambda: tracked(example))
     assert row == ("order:1", "failed", 1, "out of stock")
 
 
-async def tracked(shop: Shop) -> Any:
-    with psycopg.connect(shop.database) as connection:
+async def tracked(example: OrdersExample) -> Any:
+    with psycopg.connect(example.database) as connection:
         query = "SELECT job_id, status, attempts, error_message FROM qbull_jobs WHERE status = 'failed'"
         return connection.execute(query).fetchone()
 
 
-async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others(shop: Shop) -> None:
-    shop.environment["ORDERS_SECONDS"] = "5"
-    shop.run("python prepare.py")
-    shop.start_api()
-    worker = shop.start_workers()
-    await eventually(shop.answers)
+async def test_a_worker_that_is_stopped_finishes_its_order_and_leaves_the_others(
+    example: OrdersExample,
+) -> None:
+    example.environment["ORDERS_SECONDS"] = "5"
+    example.run("python prepare.py")
+    example.start_api()
+    worker = example.start_workers()
+    await eventually(example.answers)
     for _ in range(3):
-        shop.ask("POST", "/orders", LAPTOP)
-    await eventually(lambda: shop.is_now(1, "processing"), within=60)
+        example.ask("POST", "/orders", LAPTOP)
+    await eventually(lambda: example.is_now(1, "processing"), within=60)
 
     worker.terminate()
     code = worker.wait(30)
-    statuses = [shop.status(order) for order in (1, 2, 3)]
-    shop.start_workers(processes=2)
+    statuses = [example.status(order) for order in (1, 2, 3)]
+    example.start_workers(processes=2)
     for order in (2, 3):
-        await eventually(lambda order=order: shop.is_now(order, "completed"), within=60)
+        await eventually(lambda order=order: example.is_now(order, "completed"), within=60)
 
     assert code == 0
     assert statuses == ["completed", "pending", "pending"]
 
 
-def test_the_experiments_print_the_table(shop: Shop) -> None:
+def test_the_experiments_print_the_table(example: OrdersExample) -> None:
     began = time.monotonic()
-    printed = shop.run("python experiments.py", "--seconds", "0.3", within=150)
+    printed = example.run("python experiments.py", "--seconds", "0.3", within=150)
 
     rows = re.findall(r"^\| (.+) \| ([\d.]+) s \| [\d.]+ jobs/s \| ([\d.]+) s \|$", printed, re.MULTILINE)
     assert [name for name, _, _ in rows] == [

@@ -14,8 +14,8 @@ from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
 
-class Shop:
-    def __init__(self, app: qbull.App, name: str = "shop", **settings: int) -> None:
+class SalesApp:
+    def __init__(self, app: qbull.App, name: str = "sales", **settings: int) -> None:
         self.queue = app.queue(
             name, retry=qbull.Retry(attempts=1, backoff="fixed", delay=1), concurrency=20, **settings
         )
@@ -40,7 +40,7 @@ async def take(events: object, many: int) -> list[qbull.Event]:
     return found
 
 
-async def listening(store: Store, queue: str = "shop") -> None:
+async def listening(store: Store, queue: str = "sales") -> None:
     """Until somebody listens."""
     async with asyncio.timeout(20):
         while not await store.server.call("EXISTS", f"{{test:{queue}:0}}:waiters"):
@@ -48,15 +48,15 @@ async def listening(store: Store, queue: str = "shop") -> None:
 
 
 async def test_every_end_of_a_job_is_told(app: qbull.App, store: Store) -> None:
-    shop = Shop(app, partitions=3)
-    await shop.sell.enqueue(0)
+    sales_app = SalesApp(app, partitions=3)
+    await sales_app.sell.enqueue(0)
     async with app.worker() as worker:
         await worker.drain()
-        hearing = asyncio.create_task(take(shop.queue.events(), 3))
+        hearing = asyncio.create_task(take(sales_app.queue.events(), 3))
         await listening(store)
 
-        good, bad = await shop.sell.enqueue(1), await shop.sell.enqueue(-1)
-        gone = await shop.sell.options(delay=3600).enqueue(2)
+        good, bad = await sales_app.sell.enqueue(1), await sales_app.sell.enqueue(-1)
+        gone = await sales_app.sell.options(delay=3600).enqueue(2)
         await gone.cancel()
         events = await hearing
 
@@ -65,25 +65,25 @@ async def test_every_end_of_a_job_is_told(app: qbull.App, store: Store) -> None:
         (bad.id, "failed", "ValueError: no such thing"),
         (gone.id, "cancelled", None),
     }
-    assert {(event.queue, event.task) for event in events} == {("shop", "sell")}
+    assert {(event.queue, event.task) for event in events} == {("sales", "sell")}
 
 
 async def test_what_ends_as_soon_as_somebody_listens_is_told(
     app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From when on it is told must have been decided by then."""
-    shop, ended, now_in = Shop(app), asyncio.Event(), events.server_times
+    sales_app, ended, now_in = SalesApp(app), asyncio.Event(), events.server_times
 
     async def slowly(partitions: Sequence[Partition]) -> list[int]:
-        if await store.server.call("EXISTS", "{test:shop:0}:waiters"):
+        if await store.server.call("EXISTS", "{test:sales:0}:waiters"):
             await ended.wait()
         return await now_in(partitions)
 
     monkeypatch.setattr(events, "server_times", slowly)
     async with app.worker():
-        hearing = asyncio.create_task(take(shop.queue.events(), 1))
+        hearing = asyncio.create_task(take(sales_app.queue.events(), 1))
         await listening(store)
-        job = await shop.sell.enqueue(1)
+        job = await sales_app.sell.enqueue(1)
         await job.result(timeout=20)
         ended.set()
 
@@ -93,7 +93,7 @@ async def test_what_ends_as_soon_as_somebody_listens_is_told(
 
 
 async def test_an_app_has_the_events_of_all_its_queues(app: qbull.App, store: Store) -> None:
-    first, second = Shop(app, "first"), Shop(app, "second")
+    first, second = SalesApp(app, "first"), SalesApp(app, "second")
     async with app.worker():
         hearing = asyncio.create_task(take(app.events(), 2))
         await listening(store, "second")
@@ -105,16 +105,16 @@ async def test_an_app_has_the_events_of_all_its_queues(app: qbull.App, store: St
 
 
 async def test_whoever_comes_back_with_a_place_misses_nothing(app: qbull.App) -> None:
-    shop = Shop(app, partitions=2)
+    sales_app = SalesApp(app, partitions=2)
     began = datetime.now(UTC)
-    await shop.sell.enqueue_many([{"number": n} for n in range(1000)])
+    await sales_app.sell.enqueue_many([{"number": n} for n in range(1000)])
     async with app.worker() as worker:
         await worker.drain()
 
-    first = await take(shop.queue.events(after=began), 300)
+    first = await take(sales_app.queue.events(after=began), 300)
     heard = {event.id for event in first}
-    again = await take(shop.queue.events(after=first[-1].place), 1)
-    rest = shop.queue.events(after=again[-1].place)
+    again = await take(sales_app.queue.events(after=first[-1].place), 1)
+    rest = sales_app.queue.events(after=again[-1].place)
     async with asyncio.timeout(20):
         async for event in rest:
             heard.add(event.id)
@@ -128,13 +128,13 @@ async def test_whoever_comes_back_with_a_place_misses_nothing(app: qbull.App) ->
 
 
 async def test_events_go_on_over_a_change_of_the_number_of_partitions(app: qbull.App, store: Store) -> None:
-    shop = Shop(app, partitions=2)
+    sales_app = SalesApp(app, partitions=2)
     async with app.worker() as worker:
-        hearing = asyncio.create_task(take(shop.queue.events(), 40))
+        hearing = asyncio.create_task(take(sales_app.queue.events(), 40))
         await listening(store)
-        await shop.sell.enqueue_many([{"number": n} for n in range(20)])
-        await shop.queue.repartition(3)
-        await shop.sell.enqueue_many([{"number": n} for n in range(20)])
+        await sales_app.sell.enqueue_many([{"number": n} for n in range(20)])
+        await sales_app.queue.repartition(3)
+        await sales_app.sell.enqueue_many([{"number": n} for n in range(20)])
         events = await hearing
         await worker.drain()
 
@@ -142,8 +142,8 @@ async def test_events_go_on_over_a_change_of_the_number_of_partitions(app: qbull
 
 
 async def test_a_listener_that_has_gone_leaves_nothing_running(app: qbull.App, store: Store) -> None:
-    shop = Shop(app)
-    events = shop.queue.events()
+    sales_app = SalesApp(app)
+    events = sales_app.queue.events()
     hearing = asyncio.create_task(take(events, 1))
     await listening(store)
 
@@ -155,9 +155,9 @@ async def test_a_listener_that_has_gone_leaves_nothing_running(app: qbull.App, s
 
 
 async def test_a_place_that_is_none_is_refused(app: qbull.App) -> None:
-    shop = Shop(app)
+    sales_app = SalesApp(app)
 
     with pytest.raises(qbull.ArgumentsError, match="give the place of an event, or a time"):
-        await take(shop.queue.events(after="yesterday"), 1)
+        await take(sales_app.queue.events(after="yesterday"), 1)
     with pytest.raises(qbull.ArgumentsError, match="no time zone"):
-        await take(shop.queue.events(after=datetime(2026, 1, 1)), 1)
+        await take(sales_app.queue.events(after=datetime(2026, 1, 1)), 1)

@@ -13,7 +13,7 @@ from conftest import eventually
 ONCE = qbull.Retry(attempts=1, backoff="fixed", delay=0.01)
 
 
-class Studio:
+class MediaApp:
     """Two queues of several partitions, and what was run."""
 
     def __init__(self, app: qbull.App, **settings: Any) -> None:
@@ -47,34 +47,36 @@ class Studio:
 
 
 async def test_a_chain_runs_one_after_the_other(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
-    flow = await qbull.chain(studio.make.step("a"), studio.make.step("b"), studio.tell.step()).enqueue()
+    flow = await qbull.chain(
+        media_app.make.step("a"), media_app.make.step("b"), media_app.tell.step()
+    ).enqueue()
     async with app.worker():
         result = await flow.result(timeout=10)
 
-    assert studio.ran == ["a", "b", "tell"]
+    assert media_app.ran == ["a", "b", "tell"]
     assert result == ["b"]
     assert [await job.state() for job in flow.jobs] == ["completed"] * 3
 
 
 async def test_a_group_is_run_at_once_and_then_what_waits_for_all_of_it(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
     flow = await qbull.group(
-        *(studio.make.step(f"part {n}") for n in range(20)), then=studio.tell.step()
+        *(media_app.make.step(f"part {n}") for n in range(20)), then=media_app.tell.step()
     ).enqueue()
     async with app.worker():
         result = await flow.result(timeout=10)
 
     assert result == [f"part {n}" for n in range(20)]
-    assert sorted(studio.ran[:-1]) == sorted(result)
-    assert studio.ran[-1] == "tell"
+    assert sorted(media_app.ran[:-1]) == sorted(result)
+    assert media_app.ran[-1] == "tell"
 
 
 async def test_chains_and_groups_are_parts_of_each_other(app: qbull.App) -> None:
-    studio = Studio(app)
-    make, tell = studio.make, studio.tell
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
 
     flow = await qbull.chain(
         make.step("first"),
@@ -85,22 +87,22 @@ async def test_chains_and_groups_are_parts_of_each_other(app: qbull.App) -> None
         result = await flow.result(timeout=10)
 
     assert result == [["left"], "right"]
-    assert (studio.ran[0], studio.ran[-1]) == ("first", "last")
-    assert studio.ran.index("left") < studio.ran.index("left 2")
+    assert (media_app.ran[0], media_app.ran[-1]) == ("first", "last")
+    assert media_app.ran.index("left") < media_app.ran.index("left 2")
 
 
 async def test_results_are_there_for_plain_functions_and_after_a_failed_attempt(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
     seen: list[Any] = []
 
-    @studio.mail.task(retry=qbull.Retry(attempts=2, backoff="fixed", delay=0))
+    @media_app.mail.task(retry=qbull.Retry(attempts=2, backoff="fixed", delay=0))
     def add_up() -> int:
         seen.append(qbull.current_job().results)
         if len(seen) == 1:
             raise ValueError("not yet")
         return len(seen[-1])
 
-    flow = await qbull.group(studio.make.step("a"), studio.make.step("b"), then=add_up.step()).enqueue()
+    flow = await qbull.group(media_app.make.step("a"), media_app.make.step("b"), then=add_up.step()).enqueue()
     async with app.worker():
         assert await flow.result(timeout=10) == 2
 
@@ -108,9 +110,11 @@ async def test_results_are_there_for_plain_functions_and_after_a_failed_attempt(
 
 
 async def test_a_job_that_waits_says_what_for(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
-    flow = await qbull.group(studio.make.step("a"), studio.make.step("b"), then=studio.tell.step()).enqueue()
+    flow = await qbull.group(
+        media_app.make.step("a"), media_app.make.step("b"), then=media_app.tell.step()
+    ).enqueue()
     why = await flow.last.why()
     info = await flow.last.info()
 
@@ -121,24 +125,29 @@ async def test_a_job_that_waits_says_what_for(app: qbull.App) -> None:
 
 
 async def test_when_a_job_fails_those_that_wait_for_it_end_too(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
-    flow = await qbull.chain(studio.make.step("break"), studio.make.step("b"), studio.tell.step()).enqueue()
+    flow = await qbull.chain(
+        media_app.make.step("break"), media_app.make.step("b"), media_app.tell.step()
+    ).enqueue()
     async with app.worker():
         with pytest.raises(
             qbull.JobFailed, match=r"job \S+ \(make\) of queue \"media\" failed: ValueError: no break"
         ):
             await flow.result(timeout=10)
 
-    assert studio.ran == ["break"]
+    assert media_app.ran == ["break"]
     assert [await job.state() for job in flow.jobs] == ["failed"] * 3
 
 
 async def test_with_continue_the_next_one_runs_all_the_same(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
     flow = await qbull.group(
-        studio.make.step("a"), studio.make.step("break"), then=studio.tell.step(), on_failed="continue"
+        media_app.make.step("a"),
+        media_app.make.step("break"),
+        then=media_app.tell.step(),
+        on_failed="continue",
     ).enqueue()
     async with app.worker():
         result = await flow.result(timeout=10)
@@ -148,13 +157,13 @@ async def test_with_continue_the_next_one_runs_all_the_same(app: qbull.App) -> N
 
 
 async def test_a_fallback_stands_in_for_what_did_not_come_to_its_end(app: qbull.App) -> None:
-    studio = Studio(app)
-    make = studio.make
+    media_app = MediaApp(app)
+    make = media_app.make
 
     async with app.worker():
         broken = await qbull.chain(
             qbull.chain(make.step("break"), make.step("b"), fallback=make.step("instead")),
-            studio.tell.step("after"),
+            media_app.tell.step("after"),
         ).enqueue()
         result = await broken.result(timeout=10)
         whole = await qbull.chain(make.step("c"), make.step("d"), fallback=make.step("not needed")).enqueue()
@@ -166,13 +175,13 @@ async def test_a_fallback_stands_in_for_what_did_not_come_to_its_end(app: qbull.
         await eventually(forgotten)
 
     assert (result, other) == (["instead"], "d")
-    assert studio.ran == ["break", "instead", "after", "c", "d"]
+    assert media_app.ran == ["break", "instead", "after", "c", "d"]
 
 
 async def test_the_result_of_a_flow_is_its_fallbacks_where_that_was_needed(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
-    flow = await qbull.chain(studio.make.step("break"), fallback=studio.tell.step("instead")).enqueue()
+    flow = await qbull.chain(media_app.make.step("break"), fallback=media_app.tell.step("instead")).enqueue()
     async with app.worker():
         [reason] = await flow.result(timeout=10)
 
@@ -182,14 +191,14 @@ async def test_the_result_of_a_flow_is_its_fallbacks_where_that_was_needed(app: 
 async def test_the_time_for_a_result_is_that_of_its_fallbacks_too(
     app: qbull.App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    studio, given, result = Studio(app), list[float | None](), qbull.Job.result
+    media_app, given, result = MediaApp(app), list[float | None](), qbull.Job.result
 
     async def noted(job: qbull.Job[Any], timeout: float | None = None) -> Any:
         given.append(timeout)
         return await result(job, timeout)
 
     monkeypatch.setattr(qbull.Job, "result", noted)
-    flow = await qbull.chain(studio.make.step("break"), fallback=studio.make.step("b")).enqueue()
+    flow = await qbull.chain(media_app.make.step("break"), fallback=media_app.make.step("b")).enqueue()
     async with app.worker():
         assert await flow.result(timeout=20) == "b"
         assert await flow.result() == "b"
@@ -200,17 +209,17 @@ async def test_the_time_for_a_result_is_that_of_its_fallbacks_too(
 
 
 async def test_a_failed_job_that_is_retried_takes_its_flow_up_again(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
     flow = await qbull.chain(
-        qbull.group(studio.make.step("a"), studio.make.step("break")),
-        studio.tell.step("b"),
-        studio.tell.step("c"),
+        qbull.group(media_app.make.step("a"), media_app.make.step("break")),
+        media_app.tell.step("b"),
+        media_app.tell.step("c"),
     ).enqueue()
     async with app.worker():
         with pytest.raises(qbull.JobFailed):
             await flow.result(timeout=10)
 
-        studio.broken.clear()
+        media_app.broken.clear()
         await flow.jobs[1].retry()
 
         async def came_to_its_end() -> bool:
@@ -218,32 +227,32 @@ async def test_a_failed_job_that_is_retried_takes_its_flow_up_again(app: qbull.A
 
         await eventually(came_to_its_end)
 
-    assert sorted(studio.ran[:2]) == ["a", "break"]
-    assert studio.ran[2:] == ["break", "b", "c"]
+    assert sorted(media_app.ran[:2]) == ["a", "break"]
+    assert media_app.ran[2:] == ["break", "b", "c"]
     assert await flow.result() == [["a", "break"]]
 
 
 async def test_redriving_all_dead_letters_does_no_harm(app: qbull.App) -> None:
-    studio = Studio(app)
-    flow = await qbull.chain(studio.make.step("break"), studio.tell.step()).enqueue()
+    media_app = MediaApp(app)
+    flow = await qbull.chain(media_app.make.step("break"), media_app.tell.step()).enqueue()
     async with app.worker():
         with pytest.raises(qbull.JobFailed):
             await flow.result(timeout=10)
 
         await flow.last.retry()
         waits = await flow.last.why()
-        studio.broken.clear()
+        media_app.broken.clear()
         await flow.jobs[0].retry()
         result = await flow.result(timeout=10)
 
     assert "did not complete" in str(waits)
     assert result == ["break"]
-    assert studio.ran == ["break", "break", "tell"]
+    assert media_app.ran == ["break", "break", "tell"]
 
 
 async def test_cancelling_and_removing_are_ends_too(app: qbull.App) -> None:
-    studio = Studio(app)
-    make, tell = studio.make, studio.tell
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
     cancelled = await qbull.chain(make.options(delay=3600).step("a"), tell.step()).enqueue()
     removed = await qbull.chain(make.options(delay=3600).step("b"), tell.step()).enqueue()
     async with app.worker():
@@ -255,14 +264,14 @@ async def test_cancelling_and_removing_are_ends_too(app: qbull.App) -> None:
         with pytest.raises(qbull.JobCancelled, match="was removed"):
             await removed.result(timeout=10)
 
-    assert studio.ran == []
+    assert media_app.ran == []
 
 
 async def test_cancelling_a_flow_cancels_all_that_has_not_ended(app: qbull.App) -> None:
-    studio = Studio(app)
-    flow = await qbull.chain(studio.make.step("a"), studio.hang.step(), studio.tell.step()).enqueue()
+    media_app = MediaApp(app)
+    flow = await qbull.chain(media_app.make.step("a"), media_app.hang.step(), media_app.tell.step()).enqueue()
     async with app.worker():
-        await studio.begun.wait()
+        await media_app.begun.wait()
 
         await flow.cancel()
 
@@ -273,10 +282,10 @@ async def test_cancelling_a_flow_cancels_all_that_has_not_ended(app: qbull.App) 
 
 
 async def test_a_step_has_options_and_a_delay_counts_from_when_it_could_run(app: qbull.App) -> None:
-    studio = Studio(app, order="key")
+    media_app = MediaApp(app, order="key")
     flow = await qbull.chain(
-        studio.make.options(key="k", priority=1).step("a"),
-        studio.make.options(key="k", delay=3600).step("b"),
+        media_app.make.options(key="k", priority=1).step("a"),
+        media_app.make.options(key="k", delay=3600).step("b"),
     ).enqueue()
     async with app.worker():
         await flow.jobs[0].result(timeout=10)
@@ -295,24 +304,26 @@ async def test_a_step_has_options_and_a_delay_counts_from_when_it_could_run(app:
 
 
 async def test_a_flow_whose_last_job_has_an_id_is_enqueued_once(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
     async def order() -> qbull.Flow[Any]:
-        return await qbull.chain(studio.make.step("a"), studio.tell.options(id="order 7").step()).enqueue()
+        return await qbull.chain(
+            media_app.make.step("a"), media_app.tell.options(id="order 7").step()
+        ).enqueue()
 
     first, second = await order(), await order()
     async with app.worker():
         await first.result(timeout=10)
 
     assert (first.created, second.created) == (True, False)
-    assert studio.ran == ["a", "tell"]
+    assert media_app.ran == ["a", "tell"]
 
 
 async def test_the_id_of_another_step_that_is_taken_counts_as_failed(app: qbull.App) -> None:
-    studio = Studio(app)
-    await studio.make.options(id="taken", delay=3600).enqueue("z")
+    media_app = MediaApp(app)
+    await media_app.make.options(id="taken", delay=3600).enqueue("z")
 
-    flow = await qbull.chain(studio.make.options(id="taken").step("a"), studio.tell.step()).enqueue()
+    flow = await qbull.chain(media_app.make.options(id="taken").step("a"), media_app.tell.step()).enqueue()
     async with app.worker():
         with pytest.raises(qbull.JobFailed, match="its id is taken by another job"):
             await flow.result(timeout=10)
@@ -340,16 +351,16 @@ async def test_a_flow_works_while_queues_keep_nothing(app: qbull.App) -> None:
 
 
 def test_a_flow_is_enqueued_from_synchronous_code(app: qbull.App) -> None:
-    studio = Studio(app)
+    media_app = MediaApp(app)
 
-    flow = qbull.chain(studio.make.step("a"), studio.tell.step()).enqueue_sync()
+    flow = qbull.chain(media_app.make.step("a"), media_app.tell.step()).enqueue_sync()
 
     assert (flow.created, len(flow.jobs)) == (True, 2)
 
 
 async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbull.App) -> None:
-    studio = Studio(app)
-    make = studio.make
+    media_app = MediaApp(app)
+    make = media_app.make
     wrong = [
         (lambda: qbull.chain(), "at least one step"),
         (lambda: qbull.chain(make.enqueue), "is no step"),  # type: ignore[arg-type]
@@ -362,7 +373,7 @@ async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbu
         (lambda: make.step(7), "what"),  # type: ignore[arg-type]
         (
             lambda: qbull.chain(
-                make.options(id="x").step("a"), studio.tell.step(), make.options(id="x").step("b")
+                make.options(id="x").step("a"), media_app.tell.step(), make.options(id="x").step("b")
             ).enqueue_sync(),
             "2 steps of a flow have the id 'x'",
         ),
@@ -371,12 +382,12 @@ async def test_what_cannot_be_a_flow_is_refused_before_anything_is_sent(app: qbu
     for make_it, fact in wrong:
         with pytest.raises(qbull.ArgumentsError, match=fact):
             make_it()
-    assert (await studio.media.stats()).total == 0
+    assert (await media_app.media.stats()).total == 0
 
 
 async def test_a_fallback_may_be_a_chain_or_have_a_fallback_itself(app: qbull.App) -> None:
-    studio = Studio(app)
-    make = studio.make
+    media_app = MediaApp(app)
+    make = media_app.make
     instead = qbull.chain(make.step("break"), make.step("never"), fallback=make.step("last resort"))
 
     needed = await qbull.chain(make.step("break"), fallback=instead).enqueue()
@@ -390,4 +401,4 @@ async def test_a_fallback_may_be_a_chain_or_have_a_fallback_itself(app: qbull.Ap
         await eventually(forgotten)
 
     assert results == ["last resort", "a"]
-    assert sorted(studio.ran) == ["a", "break", "break", "last resort"]
+    assert sorted(media_app.ran) == ["a", "break", "break", "last resort"]

@@ -17,8 +17,8 @@ from conftest import eventually
 from qbull.store.store import Store
 
 
-@pytest.fixture(name="shop")
-async def open_shop(app: qbull.App, database: str) -> AsyncIterator[AsyncConnection]:
+@pytest.fixture(name="orders_db")
+async def open_orders_db(app: qbull.App, database: str) -> AsyncIterator[AsyncConnection]:
     """A connection to a database with a table of the user's own. The app knows the database."""
     app.database = database
     async with await AsyncConnection.connect(database) as connection:
@@ -27,12 +27,14 @@ async def open_shop(app: qbull.App, database: str) -> AsyncIterator[AsyncConnect
         yield connection
 
 
-async def new_order(shop: AsyncConnection) -> int:
-    cursor = await shop.execute("INSERT INTO orders (status) VALUES ('pending') RETURNING id")
+async def new_order(orders_db: AsyncConnection) -> int:
+    cursor = await orders_db.execute("INSERT INTO orders (status) VALUES ('pending') RETURNING id")
     return (await cursor.fetchone() or (0,))[0]
 
 
-async def test_a_job_is_enqueued_when_its_transaction_commits(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_a_job_is_enqueued_when_its_transaction_commits(
+    app: qbull.App, orders_db: AsyncConnection
+) -> None:
     orders = app.queue("orders")
 
     @orders.task
@@ -40,9 +42,9 @@ async def test_a_job_is_enqueued_when_its_transaction_commits(app: qbull.App, sh
         return f"processed {order_id}"
 
     async with app.worker():
-        async with shop.transaction():
-            order_id = await new_order(shop)
-            job = await process_order.options(transaction=shop).enqueue(order_id=order_id)
+        async with orders_db.transaction():
+            order_id = await new_order(orders_db)
+            job = await process_order.options(transaction=orders_db).enqueue(order_id=order_id)
             before = await job.state()
         result = await job.result(timeout=20)
 
@@ -50,7 +52,7 @@ async def test_a_job_is_enqueued_when_its_transaction_commits(app: qbull.App, sh
     assert result == f"processed {order_id}"
 
 
-async def test_a_job_is_rolled_back_with_the_data(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_a_job_is_rolled_back_with_the_data(app: qbull.App, orders_db: AsyncConnection) -> None:
     orders = app.queue("orders")
     ran = []
 
@@ -60,19 +62,19 @@ async def test_a_job_is_rolled_back_with_the_data(app: qbull.App, shop: AsyncCon
 
     async with app.worker() as worker:
         with pytest.raises(RuntimeError):
-            async with shop.transaction():
-                await process_order.options(transaction=shop).enqueue(await new_order(shop))
+            async with orders_db.transaction():
+                await process_order.options(transaction=orders_db).enqueue(await new_order(orders_db))
                 raise RuntimeError("the payment was refused")
-        async with shop.transaction():
-            order_id = await new_order(shop)
-            job = await process_order.options(transaction=shop).enqueue(order_id)
+        async with orders_db.transaction():
+            order_id = await new_order(orders_db)
+            job = await process_order.options(transaction=orders_db).enqueue(order_id)
         await job.result(timeout=20)
         await worker.drain()
 
     assert ran == [order_id]
 
 
-async def test_many_jobs_are_written_with_one_statement(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_many_jobs_are_written_with_one_statement(app: qbull.App, orders_db: AsyncConnection) -> None:
     orders = app.queue("orders")
 
     @orders.task
@@ -80,8 +82,8 @@ async def test_many_jobs_are_written_with_one_statement(app: qbull.App, shop: As
         return order_id
 
     async with app.worker():
-        async with shop.transaction():
-            jobs = await process_order.options(transaction=shop).enqueue_many(
+        async with orders_db.transaction():
+            jobs = await process_order.options(transaction=orders_db).enqueue_many(
                 [{"order_id": n} for n in range(1000)]
             )
         results = [await job.result(timeout=20) for job in jobs]
@@ -89,7 +91,9 @@ async def test_many_jobs_are_written_with_one_statement(app: qbull.App, shop: As
     assert results == list(range(1000))
 
 
-async def test_jobs_of_one_key_keep_the_order_of_their_commits(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_jobs_of_one_key_keep_the_order_of_their_commits(
+    app: qbull.App, orders_db: AsyncConnection
+) -> None:
     orders = app.queue("orders", order="key", partitions=2)
     seen: dict[str, list[int]] = {}
 
@@ -99,8 +103,8 @@ async def test_jobs_of_one_key_keep_the_order_of_their_commits(app: qbull.App, s
 
     async with app.worker() as worker:
         for number in range(30):
-            async with shop.transaction():
-                outbox = charge.options(transaction=shop)
+            async with orders_db.transaction():
+                outbox = charge.options(transaction=orders_db)
                 jobs = await outbox.enqueue_many([{"customer": c, "number": number} for c in ("ana", "bob")])
         for job in jobs:
             await job.result(timeout=20)
@@ -110,7 +114,7 @@ async def test_jobs_of_one_key_keep_the_order_of_their_commits(app: qbull.App, s
 
 
 async def test_options_travel_with_the_row_and_a_delay_counts_from_the_writing(
-    app: qbull.App, shop: AsyncConnection
+    app: qbull.App, orders_db: AsyncConnection
 ) -> None:
     orders = app.queue("orders")
 
@@ -118,8 +122,8 @@ async def test_options_travel_with_the_row_and_a_delay_counts_from_the_writing(
     async def remind(order_id: int) -> None: ...
 
     written = time.time()
-    async with shop.transaction():
-        soon = await remind.options(transaction=shop, delay=60, priority=2, id="remind-1").enqueue(1)
+    async with orders_db.transaction():
+        soon = await remind.options(transaction=orders_db, delay=60, priority=2, id="remind-1").enqueue(1)
     async with app.worker():
         info = await eventually(soon.info)
 
@@ -159,15 +163,15 @@ def test_from_synchronous_code(app: qbull.App, database: str) -> None:
     assert rows == [(job.id, {"order_id": n}) for n, job in enumerate([one, *many], 1)]
 
 
-async def test_without_tables_the_next_step_is_said(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_without_tables_the_next_step_is_said(app: qbull.App, orders_db: AsyncConnection) -> None:
     orders = app.queue("orders")
 
     @orders.task
     async def process_order(order_id: int) -> None: ...
 
-    await shop.execute("DROP TABLE qbull_outbox")
+    await orders_db.execute("DROP TABLE qbull_outbox")
     with pytest.raises(qbull.DatabaseRefused, match="qbull migrate"):
-        await process_order.options(transaction=shop).enqueue(1)
+        await process_order.options(transaction=orders_db).enqueue(1)
 
 
 def test_importing_qbull_does_not_import_a_database_driver() -> None:
@@ -202,20 +206,20 @@ def test_without_a_driver_everything_else_works_and_the_next_step_is_said() -> N
 
 
 @pytest.fixture(name="pool")
-async def open_pool(shop: AsyncConnection, database: str) -> AsyncIterator[AsyncConnectionPool]:
+async def open_pool(orders_db: AsyncConnection, database: str) -> AsyncIterator[AsyncConnectionPool]:
     async with AsyncConnectionPool(database, min_size=1, max_size=5) as pool:
         yield pool
 
 
-async def balance(shop: AsyncConnection) -> int:
-    cursor = await shop.execute("SELECT count(*) FROM orders WHERE status = 'charged'")
+async def balance(orders_db: AsyncConnection) -> int:
+    cursor = await orders_db.execute("SELECT count(*) FROM orders WHERE status = 'charged'")
     count = (await cursor.fetchone() or (0,))[0]
-    await shop.rollback()
+    await orders_db.rollback()
     return int(count)
 
 
 async def test_an_effect_happens_once_although_the_job_runs_twice(
-    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+    app: qbull.App, orders_db: AsyncConnection, pool: AsyncConnectionPool
 ) -> None:
     orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
     runs = []
@@ -233,12 +237,12 @@ async def test_an_effect_happens_once_although_the_job_runs_twice(
         await job.result(timeout=20)
 
     assert runs == [1, 2]
-    assert await balance(shop) == 1
+    assert await balance(orders_db) == 1
     assert await job.state() == "completed"
 
 
 async def test_an_effect_that_fails_leaves_nothing_and_is_tried_again(
-    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+    app: qbull.App, orders_db: AsyncConnection, pool: AsyncConnectionPool
 ) -> None:
     orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
 
@@ -253,11 +257,11 @@ async def test_an_effect_that_fails_leaves_nothing_and_is_tried_again(
     async with app.worker():
         await job.result(timeout=20)
 
-    assert await balance(shop) == 1
+    assert await balance(orders_db) == 1
 
 
 async def test_as_a_decorator_it_gives_the_connection_and_keeps_the_result(
-    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+    app: qbull.App, orders_db: AsyncConnection, pool: AsyncConnectionPool
 ) -> None:
     orders = app.queue("orders")
 
@@ -270,14 +274,14 @@ async def test_as_a_decorator_it_gives_the_connection_and_keeps_the_result(
     job = await charge.enqueue(order_id=8)
     async with app.worker():
         result = await job.result(timeout=20)
-    cursor = await shop.execute("SELECT queue, job_id, done, result FROM qbull_inbox")
+    cursor = await orders_db.execute("SELECT queue, job_id, done, result FROM qbull_inbox")
 
     assert result == "receipt 8"
     assert await cursor.fetchall() == [("orders", job.id, True, "receipt 8")]
 
 
 async def test_a_task_with_several_effects_goes_on_after_those_that_are_done(
-    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+    app: qbull.App, orders_db: AsyncConnection, pool: AsyncConnectionPool
 ) -> None:
     orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
 
@@ -303,11 +307,11 @@ async def test_a_task_with_several_effects_goes_on_after_those_that_are_done(
         result = await job.result(timeout=20)
 
     assert result == (7, "receipt")
-    assert await balance(shop) == 2
+    assert await balance(orders_db) == 2
 
 
 async def test_two_blocks_in_one_task_are_refused(
-    app: qbull.App, shop: AsyncConnection, pool: AsyncConnectionPool
+    app: qbull.App, orders_db: AsyncConnection, pool: AsyncConnectionPool
 ) -> None:
     """A later run would end at the first, and the second would never be done."""
     orders = app.queue("orders", retry=qbull.Retry(attempts=1))
@@ -340,7 +344,7 @@ async def test_two_blocks_in_one_task_are_refused(
 
 
 async def test_plain_functions_use_it_without_await(
-    app: qbull.App, shop: AsyncConnection, database: str
+    app: qbull.App, orders_db: AsyncConnection, database: str
 ) -> None:
     orders = app.queue("orders", retry=qbull.Retry(delays=(0,)))
 
@@ -357,7 +361,7 @@ async def test_plain_functions_use_it_without_await(
         async with app.worker():
             await job.result(timeout=20)
 
-    assert await balance(shop) == 1
+    assert await balance(orders_db) == 1
 
 
 async def test_outside_of_a_task_it_is_refused(pool: AsyncConnectionPool) -> None:
@@ -378,15 +382,15 @@ async def beside(app: qbull.App) -> AsyncIterator[None]:
         await asyncio.wait(duties)
 
 
-async def outbox(shop: AsyncConnection) -> int:
-    cursor = await shop.execute("SELECT count(*) FROM qbull_outbox")
+async def outbox(orders_db: AsyncConnection) -> int:
+    cursor = await orders_db.execute("SELECT count(*) FROM qbull_outbox")
     count = (await cursor.fetchone() or (0,))[0]
-    await shop.rollback()
+    await orders_db.rollback()
     return int(count)
 
 
 async def test_a_durable_job_survives_everything_that_happens_to_redis(
-    app: qbull.App, shop: AsyncConnection, store: Store
+    app: qbull.App, orders_db: AsyncConnection, store: Store
 ) -> None:
     orders = app.queue("orders", order="key")
     ran: dict[str, list[int]] = {}
@@ -407,17 +411,19 @@ async def test_a_durable_job_survives_everything_that_happens_to_redis(
         async with app.worker():
             for job in jobs:
                 await job.result(timeout=20)
-            await eventually(lambda: is_empty(shop), within=40)
+            await eventually(lambda: is_empty(orders_db), within=40)
 
     assert lost is None
     assert ran == {"ana": [0, 1, 2, 3, 4], "bob": [0, 1, 2, 3, 4]}
 
 
-async def is_empty(shop: AsyncConnection) -> bool:
-    return await outbox(shop) == 0
+async def is_empty(orders_db: AsyncConnection) -> bool:
+    return await outbox(orders_db) == 0
 
 
-async def test_a_durable_row_stays_until_its_job_has_ended(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_a_durable_row_stays_until_its_job_has_ended(
+    app: qbull.App, orders_db: AsyncConnection
+) -> None:
     orders = app.queue("orders", keep=qbull.Keep(completed=0), retry=qbull.Retry(attempts=1))
 
     @orders.task
@@ -425,14 +431,14 @@ async def test_a_durable_row_stays_until_its_job_has_ended(app: qbull.App, shop:
         if not works:
             raise ValueError
 
-    async with shop.transaction():
-        with_data = charge.options(transaction=shop, durability="outbox")
+    async with orders_db.transaction():
+        with_data = charge.options(transaction=orders_db, durability="outbox")
         jobs = await with_data.enqueue_many([{"works": True}, {"works": False}])
     async with beside(app):
         await eventually(jobs[-1].state)
-        shipped = await outbox(shop)
+        shipped = await outbox(orders_db)
         async with app.worker():
-            await eventually(lambda: is_empty(shop), within=40)
+            await eventually(lambda: is_empty(orders_db), within=40)
 
     assert shipped == 2
     assert (await orders.stats()).failed == 1
@@ -446,7 +452,7 @@ async def test_durability_outbox_needs_a_database(app: qbull.App) -> None:
         await charge.options(durability="outbox").enqueue()
 
 
-async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, shop: AsyncConnection) -> None:
+async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, orders_db: AsyncConnection) -> None:
     orders = app.queue("orders", track=True, retry=qbull.Retry(delays=(0.05,)))
     others = app.queue("others")
     begun, go = asyncio.Event(), asyncio.Event()
@@ -468,17 +474,17 @@ async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, shop: As
             await charge.options(delay=60 if customer == "later" else None).enqueue(customer)
             for customer in ("ada", "eve", "later", "slow")
         ]
-        await eventually(lambda: statuses(shop, "waiting", "waiting", "delayed", "waiting"))
+        await eventually(lambda: statuses(orders_db, "waiting", "waiting", "delayed", "waiting"))
         async with app.worker():
             await begun.wait()
-            await eventually(lambda: statuses(shop, "completed", "failed", "delayed", "active"))
+            await eventually(lambda: statuses(orders_db, "completed", "failed", "delayed", "active"))
             go.set()
-            await eventually(lambda: statuses(shop, "completed", "failed", "delayed", "completed"))
+            await eventually(lambda: statuses(orders_db, "completed", "failed", "delayed", "completed"))
         await later.remove()
-        await eventually(lambda: statuses(shop, "completed", "failed", "removed", "completed"))
+        await eventually(lambda: statuses(orders_db, "completed", "failed", "removed", "completed"))
 
     row = await (
-        await shop.execute(
+        await orders_db.execute(
             """SELECT job_id, queue, task, key, status, attempts, error_message,
                       created_at <= started_at AND started_at <= finished_at AND finished_at <= updated_at
                FROM qbull_jobs WHERE key IN ('ada', 'eve') ORDER BY key"""
@@ -491,9 +497,9 @@ async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, shop: As
     assert slow.id != later.id
 
 
-async def statuses(shop: AsyncConnection, *expected: str) -> bool:
+async def statuses(orders_db: AsyncConnection, *expected: str) -> bool:
     """Of the jobs in the order in which they were enqueued."""
-    cursor = await shop.execute("SELECT status FROM qbull_jobs ORDER BY created_at, job_id")
+    cursor = await orders_db.execute("SELECT status FROM qbull_jobs ORDER BY created_at, job_id")
     found = tuple(row[0] for row in await cursor.fetchall())
-    await shop.rollback()
+    await orders_db.rollback()
     return found == expected

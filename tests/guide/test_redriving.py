@@ -12,7 +12,7 @@ import qbull
 from conftest import eventually
 
 
-class Till:
+class BillingQueue:
     """A queue whose task fails until it is mended."""
 
     def __init__(self, app: qbull.App, **settings: Any) -> None:
@@ -36,11 +36,11 @@ class Till:
 
 
 async def test_a_dead_letter_runs_again_with_its_history(app: qbull.App) -> None:
-    till = Till(app)
-    job = await till.charge.enqueue("c1", 5)
-    await till.work()
+    billing = BillingQueue(app)
+    job = await billing.charge.enqueue("c1", 5)
+    await billing.work()
     before = await job.info()
-    till.broken = False
+    billing.broken = False
 
     answer = await job.retry()
 
@@ -56,19 +56,19 @@ async def test_a_dead_letter_runs_again_with_its_history(app: qbull.App) -> None
     assert [attempt.attempt for attempt in waiting.history] == [1, 2]
     assert waiting.history[-1].error == "ConnectionError: no till for c1"
     assert waiting.created_at == before.created_at
-    await till.work()
+    await billing.work()
     assert await job.result(timeout=10) == 5
-    assert await till.queue.jobs("failed") == []
+    assert await billing.queue.jobs("failed") == []
 
 
 async def test_a_dead_letter_runs_again_with_other_arguments(app: qbull.App) -> None:
-    till = Till(app)
-    job = await till.charge.enqueue("c1", 5)
-    await till.work()
-    till.broken = False
+    billing = BillingQueue(app)
+    job = await billing.charge.enqueue("c1", 5)
+    await billing.work()
+    billing.broken = False
 
     await job.retry(payload={"customer": "c1", "amount": 6})
-    await till.work()
+    await billing.work()
 
     assert await job.result(timeout=10) == 6
 
@@ -84,9 +84,9 @@ async def test_a_dead_letter_runs_again_with_other_arguments(app: qbull.App) -> 
 async def test_other_arguments_must_fit_the_task_and_keep_the_key(
     app: qbull.App, payload: dict[str, Any], message: str
 ) -> None:
-    till = Till(app)
-    job = await till.charge.enqueue("c1", 5)
-    await till.work()
+    billing = BillingQueue(app)
+    job = await billing.charge.enqueue("c1", 5)
+    await billing.work()
 
     with pytest.raises(qbull.ArgumentsError, match=message):
         await job.retry(payload=payload)
@@ -95,97 +95,97 @@ async def test_other_arguments_must_fit_the_task_and_keep_the_key(
 
 
 async def test_all_dead_letters_run_again_the_oldest_first(app: qbull.App) -> None:
-    till = Till(app, order="key")
-    await till.charge.enqueue_many([{"customer": f"c{n % 2}", "amount": n} for n in range(20)])
-    await till.work()
-    till.broken = False
+    billing = BillingQueue(app, order="key")
+    await billing.charge.enqueue_many([{"customer": f"c{n % 2}", "amount": n} for n in range(20)])
+    await billing.work()
+    billing.broken = False
     steps: list[qbull.Redriven] = []
 
-    redriven = await till.queue.redrive(on_step=steps.append)
-    await till.work()
+    redriven = await billing.queue.redrive(on_step=steps.append)
+    await billing.work()
 
     assert redriven == 20
     assert steps[-1] == qbull.Redriven(redriven=20, looked_at=20)
-    assert [n for n in till.charged if n % 2] == list(range(1, 20, 2))
-    assert [n for n in till.charged if not n % 2] == list(range(0, 20, 2))
+    assert [n for n in billing.charged if n % 2] == list(range(1, 20, 2))
+    assert [n for n in billing.charged if not n % 2] == list(range(0, 20, 2))
 
 
 async def test_a_redrive_takes_what_is_meant_and_no_more_than_asked(app: qbull.App) -> None:
-    till = Till(app, partitions=2)
-    await till.charge.enqueue_many([{"customer": f"c{n}", "amount": n} for n in range(10)])
-    await till.work()
+    billing = BillingQueue(app, partitions=2)
+    await billing.charge.enqueue_many([{"customer": f"c{n}", "amount": n} for n in range(10)])
+    await billing.work()
 
-    others = await till.queue.redrive(task="refund")
-    later = await till.queue.redrive(after=datetime(2100, 1, 1, tzinfo=UTC))
-    one = await till.queue.redrive(error_contains="NO TILL for c3")
-    some = await till.queue.redrive(limit=4)
-    rest = await till.queue.redrive()
+    others = await billing.queue.redrive(task="refund")
+    later = await billing.queue.redrive(after=datetime(2100, 1, 1, tzinfo=UTC))
+    one = await billing.queue.redrive(error_contains="NO TILL for c3")
+    some = await billing.queue.redrive(limit=4)
+    rest = await billing.queue.redrive()
 
     assert (others, later, one, some, rest) == (0, 0, 1, 4, 5)
-    assert (await till.queue.stats()).waiting == 10
+    assert (await billing.queue.stats()).waiting == 10
 
 
 async def test_a_redrive_has_a_rate(app: qbull.App) -> None:
-    till = Till(app)
-    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(10)])
-    await till.work()
+    billing = BillingQueue(app)
+    await billing.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(10)])
+    await billing.work()
     clock = asyncio.get_running_loop().time
     began = clock()
 
-    await till.queue.redrive(rate=50)
+    await billing.queue.redrive(rate=50)
 
     assert clock() - began >= 10 / 50
 
 
 async def test_a_redrive_ends_although_its_jobs_fail_again(app: qbull.App) -> None:
-    till = Till(app)
-    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(30)])
-    await till.work()
+    billing = BillingQueue(app)
+    await billing.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(30)])
+    await billing.work()
 
     async with app.worker() as worker:
-        redriven = await till.queue.redrive(rate=200)
+        redriven = await billing.queue.redrive(rate=200)
         await worker.drain()
 
     assert redriven == 30
-    assert (await till.queue.stats()).failed == 30
+    assert (await billing.queue.stats()).failed == 30
 
 
 async def test_two_redrives_at_a_time_send_each_job_round_once(app: qbull.App) -> None:
-    till = Till(app)
-    await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(300)])
-    await till.work()
-    till.broken = False
+    billing = BillingQueue(app)
+    await billing.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(300)])
+    await billing.work()
+    billing.broken = False
 
-    both = await asyncio.gather(till.queue.redrive(), till.queue.redrive())
-    await till.work()
+    both = await asyncio.gather(billing.queue.redrive(), billing.queue.redrive())
+    await billing.work()
 
     assert sum(both) == 300
-    assert sorted(till.charged) == list(range(300))
+    assert sorted(billing.charged) == list(range(300))
 
 
 async def test_a_halted_lane_goes_on_from_its_head(app: qbull.App) -> None:
-    till = Till(app, order="key", on_failed="halt")
-    jobs = await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(5)])
-    await till.work()
+    billing = BillingQueue(app, order="key", on_failed="halt")
+    jobs = await billing.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(5)])
+    await billing.work()
     assert [await job.state() for job in jobs] == ["failed"] + ["waiting"] * 4
-    till.broken = False
+    billing.broken = False
 
     await jobs[0].retry()
-    await till.work()
+    await billing.work()
 
-    assert till.charged == [0, 1, 2, 3, 4]
+    assert billing.charged == [0, 1, 2, 3, 4]
 
 
 async def test_a_halted_lane_goes_on_when_its_dead_letter_is_removed(app: qbull.App) -> None:
-    till = Till(app, order="key", on_failed="halt")
-    jobs = await till.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(3)])
-    await till.work()
-    till.broken = False
+    billing = BillingQueue(app, order="key", on_failed="halt")
+    jobs = await billing.charge.enqueue_many([{"customer": "c", "amount": n} for n in range(3)])
+    await billing.work()
+    billing.broken = False
 
     assert await jobs[0].remove() == "removed"
-    await till.work()
+    await billing.work()
 
-    assert till.charged == [1, 2]
+    assert billing.charged == [1, 2]
     assert await jobs[0].info() is None
 
 
@@ -227,12 +227,12 @@ async def test_a_program_that_does_not_declare_the_order_does_not_break_it(app: 
 
 
 async def test_only_what_failed_or_was_cancelled_is_retried(app: qbull.App) -> None:
-    till = Till(app)
-    till.broken = False
-    done = await till.charge.enqueue("c", 1)
-    await till.work()
-    waiting = await till.charge.enqueue("c", 2)
-    delayed = await till.charge.options(delay=60).enqueue("c", 3)
+    billing = BillingQueue(app)
+    billing.broken = False
+    done = await billing.charge.enqueue("c", 1)
+    await billing.work()
+    waiting = await billing.charge.enqueue("c", 2)
+    delayed = await billing.charge.options(delay=60).enqueue("c", 3)
 
     with pytest.raises(qbull.Conflict, match="has completed; enqueue it again") as refused:
         await done.retry()
@@ -241,7 +241,7 @@ async def test_only_what_failed_or_was_cancelled_is_retried(app: qbull.App) -> N
     with pytest.raises(qbull.Conflict, match=r"is delayed; promote\(\) lets it run now"):
         await delayed.retry()
     with pytest.raises(qbull.NotFound, match="no job nobody"):
-        await till.queue.job("nobody").retry()
+        await billing.queue.job("nobody").retry()
 
     assert refused.value.state == "completed"
 

@@ -194,7 +194,7 @@ async def test_whoever_has_no_place_for_large_results_is_told(
             await job.result(timeout=10)
 
 
-class Shelf:
+class MemoryResults:
     """A place for results of one's own, which is full at first."""
 
     over = 10
@@ -215,8 +215,8 @@ class Shelf:
 
 
 async def test_a_store_of_ones_own_may_fail_and_the_job_is_retried(server_url: str, store: Store) -> None:
-    shelf = Shelf()
-    async with qbull.App(server_url, prefix="test", results=shelf) as app:
+    memory_results = MemoryResults()
+    async with qbull.App(server_url, prefix="test", results=memory_results) as app:
 
         @app.queue("reports", retry=qbull.Retry(delays=(0,))).task
         async def render() -> list[int]:
@@ -229,7 +229,7 @@ async def test_a_store_of_ones_own_may_fail_and_the_job_is_retried(server_url: s
         info = await job.info()
         assert info is not None
         assert [attempt.error for attempt in info.history] == ["OSError: no room"]
-        assert list(shelf.kept) == [f"reports/{job.id}"]
+        assert list(memory_results.kept) == [f"reports/{job.id}"]
 
 
 def test_a_place_for_results_must_have_its_shape() -> None:

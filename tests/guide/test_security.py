@@ -43,7 +43,7 @@ def app_of(node: Node, role: str) -> qbull.App:
     return qbull.App(f"redis://{role}:word@{node.place}/0")
 
 
-class Shop:
+class OrdersApp:
     """The same queues in every app."""
 
     def __init__(self, app: qbull.App) -> None:
@@ -81,14 +81,14 @@ def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path) -> None:
 
 async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
     async with app_of(node, "producer") as app, app_of(node, "worker") as elsewhere:
-        shop = Shop(app)
-        async with Shop(elsewhere).app.worker():
-            plain = await shop.greet.enqueue(name="Ada")
-            urgent = await shop.greet.options(priority=1, id="once").enqueue(name="Bob")
-            again = await shop.greet.options(priority=1, id="once").enqueue(name="Bob")
-            later = await shop.charge.options(delay=0.1).enqueue(customer="c", cents=1)
-            many = await shop.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(50)])
-            flow = await qbull.chain(shop.greet.step("Eve"), shop.charge.step("c", 7)).enqueue()
+        orders_app = OrdersApp(app)
+        async with OrdersApp(elsewhere).app.worker():
+            plain = await orders_app.greet.enqueue(name="Ada")
+            urgent = await orders_app.greet.options(priority=1, id="once").enqueue(name="Bob")
+            again = await orders_app.greet.options(priority=1, id="once").enqueue(name="Bob")
+            later = await orders_app.charge.options(delay=0.1).enqueue(customer="c", cents=1)
+            many = await orders_app.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(50)])
+            flow = await qbull.chain(orders_app.greet.step("Eve"), orders_app.charge.step("c", 7)).enqueue()
 
             assert await plain.result(timeout=20) == "Ada"
             assert await urgent.result(timeout=20) == "Bob"
@@ -103,11 +103,11 @@ async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
 
 async def test_a_worker_runs_retries_and_buries_jobs(node: Node) -> None:
     async with app_of(node, "producer") as elsewhere, app_of(node, "worker") as app:
-        other, shop = Shop(elsewhere), Shop(app)
+        other, orders_app = OrdersApp(elsewhere), OrdersApp(app)
         await other.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(100)])
         bad = await other.charge.enqueue(customer="d", cents=-1)
         await other.charge.options(delay=0.1).enqueue(customer="e", cents=1)
-        async with shop.app.worker() as first, shop.app.worker():
+        async with orders_app.app.worker() as first, orders_app.app.worker():
             await first.drain()
         assert await bad.state() == "failed"
 
@@ -116,17 +116,17 @@ async def test_a_worker_runs_retries_and_buries_jobs(node: Node) -> None:
 
 async def test_a_reader_looks_at_everything(node: Node, tmp_path: Path) -> None:
     async with app_of(node, "admin") as elsewhere:
-        other = Shop(elsewhere)
+        other = OrdersApp(elsewhere)
         await other.charge.enqueue_many([{"customer": "c", "cents": n} for n in range(3)])
         await other.charge.options(delay=60).enqueue(customer="d", cents=1)
         [first, *_] = await other.orders.jobs("waiting")
         async with app_of(node, "reader") as app:
-            shop = Shop(app)
-            stats = await shop.orders.stats()
+            orders_app = OrdersApp(app)
+            stats = await orders_app.orders.stats()
             assert (stats.waiting, stats.delayed) == (3, 1)
             for state in ("waiting", "active", "completed", "failed", "delayed", "cancelled"):
-                await shop.orders.jobs(state)
-            info = await shop.orders.job(first.id).info()
+                await orders_app.orders.jobs(state)
+            info = await orders_app.orders.job(first.id).info()
             assert info is not None and info.state == "waiting"
 
     shell = Shell(f"redis://reader:word@{node.place}/0", tmp_path)
@@ -145,29 +145,29 @@ async def test_a_reader_looks_at_everything(node: Node, tmp_path: Path) -> None:
 
 async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
     async with app_of(node, "admin") as app, app_of(node, "worker") as elsewhere:
-        shop = Shop(app)
-        bad = await shop.charge.enqueue(customer="d", cents=-1)
-        worker = Shop(elsewhere).app
+        orders_app = OrdersApp(app)
+        bad = await orders_app.charge.enqueue(customer="d", cents=-1)
+        worker = OrdersApp(elsewhere).app
         async with worker.worker() as running:
             await running.drain()
         assert await bad.state() == "failed"
 
-        await shop.orders.pause()
-        await shop.orders.resume()
+        await orders_app.orders.pause()
+        await orders_app.orders.resume()
         await bad.retry()
-        later = await shop.greet.options(delay=60).enqueue(name="Ada")
+        later = await orders_app.greet.options(delay=60).enqueue(name="Ada")
         await later.promote()
         await later.cancel()
         await later.remove()
         async with worker.worker() as running:
             await running.drain()
-        await shop.orders.redrive()
+        await orders_app.orders.redrive()
         async with worker.worker() as running:
             await running.drain()
-        await shop.orders.clean("failed")
-        assert (await shop.orders.stats()).total == 0
+        await orders_app.orders.clean("failed")
+        assert (await orders_app.orders.stats()).total == 0
 
-        await app.schedules.upsert("nightly", shop.greet, cron="30 2 * * *", args={"name": "Ada"})
+        await app.schedules.upsert("nightly", orders_app.greet, cron="30 2 * * *", args={"name": "Ada"})
         await app.schedules.pause("nightly")
         await app.schedules.resume("nightly")
         await (await app.schedules.run("nightly")).remove()
@@ -183,8 +183,8 @@ async def test_an_admin_does_what_people_do(node: Node, tmp_path: Path) -> None:
 
 async def test_the_api_serves_people_and_their_tokens(node: Node) -> None:
     async with app_of(node, "api") as app:
-        shop = Shop(app)
-        job = await shop.greet.enqueue(name="Ada")
+        orders_app = OrdersApp(app)
+        job = await orders_app.greet.enqueue(name="Ada")
         async with opened(app) as web:
             admin, nobody = await web.person(ADMIN), await web.person()
             assert (await nobody.get("/api/queues/health"))["status"]
@@ -252,11 +252,11 @@ async def test_what_is_none_of_a_roles_business_is_refused(node: Node, role: str
 async def test_a_missing_right_is_named_in_one_line(node: Node) -> None:
     node.tell("ACL", "SETUSER", "producer", "-zadd")
     async with app_of(node, "producer") as app:
-        shop = Shop(app)
+        orders_app = OrdersApp(app)
 
-        await shop.greet.enqueue(name="Ada")
+        await orders_app.greet.enqueue(name="Ada")
         with pytest.raises(qbull.ServerRefused) as refused:
-            await shop.greet.options(delay=60).enqueue(name="Bob")
+            await orders_app.greet.options(delay=60).enqueue(name="Bob")
 
         assert str(refused.value) == (
             f"redis://***@{node.place}/0: "
@@ -267,13 +267,13 @@ async def test_a_missing_right_is_named_in_one_line(node: Node) -> None:
 
 async def test_a_user_of_another_prefix_is_told_which_name_it_lacks(node: Node) -> None:
     async with qbull.App(f"redis://producer:word@{node.place}/0", prefix="shop") as app:
-        shop = Shop(app)
+        orders_app = OrdersApp(app)
 
         with pytest.raises(
             qbull.ServerRefused,
             match=r'user "producer" may not use the name \{shop:orders\}:settings; give it',
         ):
-            await shop.greet.enqueue(name="Ada")
+            await orders_app.greet.enqueue(name="Ada")
 
 
 async def test_a_user_may_be_kept_to_some_queues(node: Node, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_a_user_may_be_kept_to_some_queues(node: Node, tmp_path: Path) -> 
         @app.queue("salaries").task
         async def raise_(who: str) -> None: ...
 
-        assert (await Shop(app).greet.enqueue(name="Ada")).created
+        assert (await OrdersApp(app).greet.enqueue(name="Ada")).created
         with pytest.raises(
             qbull.ServerRefused, match=r'user "web" may not use the name \{qbull:salaries\}:settings'
         ):
@@ -307,12 +307,12 @@ async def test_jobs_go_over_tls(node: Node, tmp_path: Path) -> None:
     with relaying(node.port, server_context(ca)) as relay:
         url = f"rediss://:{PASSWORD}@{relay.place}/0?ssl_ca_certs={tmp_path / 'ca.pem'}"
         async with qbull.App(url) as app:
-            shop = Shop(app)
+            orders_app = OrdersApp(app)
             async with app.worker():
-                job = await shop.greet.enqueue(name="Ada")
+                job = await orders_app.greet.enqueue(name="Ada")
                 assert await job.result(timeout=20) == "Ada"
         assert relay.secured > 3
 
         async with qbull.App(url.partition("?")[0]) as careless:
             with pytest.raises(qbull.ServerRefused, match="its certificate is not trusted"):
-                await Shop(careless).greet.enqueue(name="Ada")
+                await OrdersApp(careless).greet.enqueue(name="Ada")

@@ -22,7 +22,7 @@ from qbull import testing
 pytestmark = pytest.mark.timeout(60)
 
 
-class Shop:
+class MailApp:
     """A program with tasks, as its code would have it: on a server that no test can reach."""
 
     def __init__(self, *middleware: qbull.Middleware) -> None:
@@ -57,19 +57,19 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Shop:
-    return Shop()
+def mail_app() -> MailApp:
+    return MailApp()
 
 
-async def test_inline_runs_a_task_where_it_is_enqueued(shop: Shop) -> None:
-    with testing.inline(shop.app) as jobs:
-        job = await shop.welcome.enqueue(email="ada")
-        again = await shop.welcome.enqueue(email="ada")
+async def test_inline_runs_a_task_where_it_is_enqueued(mail_app: MailApp) -> None:
+    with testing.inline(mail_app.app) as jobs:
+        job = await mail_app.welcome.enqueue(email="ada")
+        again = await mail_app.welcome.enqueue(email="ada")
 
-        assert shop.sent == ["ada"]
+        assert mail_app.sent == ["ada"]
         assert await job.result() == "welcome, ada"
         assert (job.created, again.created) == (True, False)
-        call = jobs.assert_enqueued(shop.remind, email="ada")
+        call = jobs.assert_enqueued(mail_app.remind, email="ada")
         assert (call.delay, call.priority, call.key) == (86_400, 9, "ada")
         assert [call.task for call in jobs.enqueued()] == ["welcome", "remind", "welcome"]
         info = await job.info()
@@ -77,13 +77,13 @@ async def test_inline_runs_a_task_where_it_is_enqueued(shop: Shop) -> None:
         assert (info.state, info.result, info.payload) == ("completed", "welcome, ada", {"email": "ada"})
 
 
-async def test_what_was_not_enqueued_is_said_with_what_was(shop: Shop) -> None:
-    with testing.inline(shop.app, run=False) as jobs:
+async def test_what_was_not_enqueued_is_said_with_what_was(mail_app: MailApp) -> None:
+    with testing.inline(mail_app.app, run=False) as jobs:
         jobs.assert_not_enqueued()
         with pytest.raises(AssertionError, match=r"not enqueued: mail: remind\(\); nothing was"):
-            jobs.assert_enqueued(shop.remind)
+            jobs.assert_enqueued(mail_app.remind)
 
-        await shop.welcome.enqueue(email="ada")
+        await mail_app.welcome.enqueue(email="ada")
 
         with pytest.raises(
             AssertionError,
@@ -92,20 +92,22 @@ async def test_what_was_not_enqueued_is_said_with_what_was(shop: Shop) -> None:
             jobs.assert_enqueued("welcome", email="bob")
         with pytest.raises(AssertionError, match=r"enqueued: mail: welcome\(email='ada'\)"):
             jobs.assert_not_enqueued("mail/welcome")
-        jobs.assert_not_enqueued(shop.welcome, email="bob")
-        assert shop.sent == []
+        jobs.assert_not_enqueued(mail_app.welcome, email="bob")
+        assert mail_app.sent == []
 
         await jobs.run_due()
 
-        assert shop.sent == ["ada"]
+        assert mail_app.sent == ["ada"]
 
 
-async def test_an_error_is_raised_where_the_task_was_enqueued_or_retried_as_by_a_worker(shop: Shop) -> None:
-    with testing.inline(shop.app), pytest.raises(OSError, match="attempt 1"):
-        await shop.flaky.enqueue(fails=1)
+async def test_an_error_is_raised_where_the_task_was_enqueued_or_retried_as_by_a_worker(
+    mail_app: MailApp,
+) -> None:
+    with testing.inline(mail_app.app), pytest.raises(OSError, match="attempt 1"):
+        await mail_app.flaky.enqueue(fails=1)
 
-    with testing.inline(shop.app, propagate=False) as jobs:
-        job, dead = await shop.flaky.enqueue(fails=1), await shop.flaky.enqueue(fails=5)
+    with testing.inline(mail_app.app, propagate=False) as jobs:
+        job, dead = await mail_app.flaky.enqueue(fails=1), await mail_app.flaky.enqueue(fails=5)
         assert await job.state() == "delayed"
         with pytest.raises(qbull.ResultTimeout, match=r"is delayed .* advance\(\) first"):
             await job.result(timeout=10)
@@ -119,25 +121,25 @@ async def test_an_error_is_raised_where_the_task_was_enqueued_or_retried_as_by_a
         assert await dead.result() == 1
 
 
-def test_synchronous_code_stays_in_its_thread(shop: Shop) -> None:
+def test_synchronous_code_stays_in_its_thread(mail_app: MailApp) -> None:
     where = contextvars.ContextVar("where", default="nowhere")
 
-    @shop.mail.task
+    @mail_app.mail.task
     def look() -> list[str]:
-        inner = shop.remind.enqueue_sync(email="bob")
-        return [where.get(), threading.current_thread().name, shop.app.run_sync(inner.result())]
+        inner = mail_app.remind.enqueue_sync(email="bob")
+        return [where.get(), threading.current_thread().name, mail_app.app.run_sync(inner.result())]
 
     where.set("in the transaction of the test")
-    with testing.inline(shop.app) as jobs:
+    with testing.inline(mail_app.app) as jobs:
         job = look.enqueue_sync()
-        shop.welcome.enqueue_sync(email="ada")
+        mail_app.welcome.enqueue_sync(email="ada")
         jobs.advance_sync(2 * 86_400)
-        answer = shop.app.run_sync(job.result())
+        answer = mail_app.app.run_sync(job.result())
 
     name = threading.current_thread().name
     assert answer == ["in the transaction of the test", name, name]
-    assert shop.sent.count("again ada") == 1
-    assert shop.sent.count("good morning") == 2
+    assert mail_app.sent.count("again ada") == 1
+    assert mail_app.sent.count("good morning") == 2
 
 
 class Tenant(qbull.Middleware):
@@ -160,28 +162,28 @@ class Tenant(qbull.Middleware):
 
 async def test_middleware_and_seals_are_real_inline() -> None:
     tenant = Tenant()
-    shop = Shop(tenant, qbull.Encrypted([qbull.Encrypted.new_key()], require=True))
+    mail_app = MailApp(tenant, qbull.Encrypted([qbull.Encrypted.new_key()], require=True))
 
-    with testing.inline(shop.app) as jobs:
-        job = await shop.welcome.enqueue(email="ada")
-        thread = await shop.remind.enqueue(email="bob")
+    with testing.inline(mail_app.app) as jobs:
+        job = await mail_app.welcome.enqueue(email="ada")
+        thread = await mail_app.remind.enqueue(email="bob")
 
-        assert jobs.assert_enqueued(shop.welcome, email="ada").headers == {"tenant": "t1"}
+        assert jobs.assert_enqueued(mail_app.welcome, email="ada").headers == {"tenant": "t1"}
         assert await job.result() == "welcome, ada"
         assert await thread.result() != threading.current_thread().name
     assert tenant.states == ["t1", "completed", "t1", "completed"]
 
 
-async def test_windows_promoting_cancelling_logs_and_progress_inline(shop: Shop) -> None:
+async def test_windows_promoting_cancelling_logs_and_progress_inline(mail_app: MailApp) -> None:
     runs: list[int] = []
 
-    @shop.mail.task(unique=qbull.Unique(window=10, mode="debounce", by=()))
+    @mail_app.mail.task(unique=qbull.Unique(window=10, mode="debounce", by=()))
     async def index(n: int) -> None:
         runs.append(n)
         await qbull.current_job().progress(50)
         await qbull.current_job().log(f"n is {n}")
 
-    with testing.inline(shop.app) as jobs:
+    with testing.inline(mail_app.app) as jobs:
         first, second = await index.enqueue(1), await index.enqueue(2)
         await jobs.advance(9)
         third = await index.enqueue(3)
@@ -195,98 +197,103 @@ async def test_windows_promoting_cancelling_logs_and_progress_inline(shop: Shop)
         assert info.progress == 50
         assert [line.text for line in await first.logs()] == ["n is 3"]
 
-        late = await shop.remind.options(delay=10).enqueue(email="late")
-        never = await shop.remind.options(delay=10).enqueue(email="never")
-        gone = await shop.remind.options(delay=10).enqueue(email="gone")
+        late = await mail_app.remind.options(delay=10).enqueue(email="late")
+        never = await mail_app.remind.options(delay=10).enqueue(email="never")
+        gone = await mail_app.remind.options(delay=10).enqueue(email="gone")
         await late.promote()
         await never.cancel()
         await gone.remove()
         await jobs.advance(20)
-        assert shop.sent == ["again late"]
+        assert mail_app.sent == ["again late"]
         assert (await never.state(), await gone.state()) == ("cancelled", None)
 
 
-async def test_a_chunk_has_one_job_inline_and_as_many_as_there_are_on_a_server(shop: Shop) -> None:
+async def test_a_chunk_has_one_job_inline_and_as_many_as_there_are_on_a_server(mail_app: MailApp) -> None:
     sizes: list[int] = []
 
-    @shop.app.queue("clicks", concurrency=10).task(chunk=10, wait=30)
+    @mail_app.app.queue("clicks", concurrency=10).task(chunk=10, wait=30)
     def store(rows: list[int]) -> list[int]:
         sizes.append(len(rows))
         return [row * 2 for row in rows]
 
-    with testing.inline(shop.app):
+    with testing.inline(mail_app.app):
         jobs = await store.enqueue_many([{"item": 1}, {"item": 2}])
         assert [await job.result() for job in jobs] == [2, 4]
-    async with testing.embedded(shop.app) as server:
+    async with testing.embedded(mail_app.app) as server:
         await store.enqueue_many([{"item": n} for n in range(10)])
         await server.run_due()
 
     assert sizes == [1, 1, 10]
 
 
-async def test_what_needs_a_server_says_so_inline(shop: Shop) -> None:
-    with testing.inline(shop.app):
-        events = anext(aiter(shop.mail.events()))
-        for call in (shop.mail.stats(), shop.mail.search("failed"), shop.app.schedules.list(), events):
+async def test_what_needs_a_server_says_so_inline(mail_app: MailApp) -> None:
+    with testing.inline(mail_app.app):
+        events = anext(aiter(mail_app.mail.events()))
+        for call in (
+            mail_app.mail.stats(),
+            mail_app.mail.search("failed"),
+            mail_app.app.schedules.list(),
+            events,
+        ):
             with pytest.raises(qbull.QbullError, match=r"needs a server.*; use qbull\.testing\.embedded"):
                 await call
-        async with shop.app.worker() as worker:
+        async with mail_app.app.worker() as worker:
             await worker.drain()
         with pytest.raises(qbull.QbullError, match="used by another test already"):
-            testing.inline(shop.app).__enter__()
+            testing.inline(mail_app.app).__enter__()
 
 
-async def test_embedded_is_a_real_server(shop: Shop) -> None:
-    async with testing.embedded(shop.app) as server:
-        job = await shop.welcome.enqueue(email="ada")
+async def test_embedded_is_a_real_server(mail_app: MailApp) -> None:
+    async with testing.embedded(mail_app.app) as server:
+        job = await mail_app.welcome.enqueue(email="ada")
         await server.run_due()
 
         assert await job.result(timeout=10) == "welcome, ada"
-        assert (await shop.mail.stats()).delayed == 1
-        assert server.assert_enqueued(shop.remind, email="ada").delay == 86_400
-        assert server.enqueued(shop.welcome)[0].id == job.id
-    async with testing.embedded(shop.app) as server:
+        assert (await mail_app.mail.stats()).delayed == 1
+        assert server.assert_enqueued(mail_app.remind, email="ada").delay == 86_400
+        assert server.enqueued(mail_app.welcome)[0].id == job.id
+    async with testing.embedded(mail_app.app) as server:
         server.assert_not_enqueued()
-        assert (await shop.mail.stats()).total == 0
-    assert shop.app.url == "redis://127.0.0.1:1/0"
+        assert (await mail_app.mail.stats()).total == 0
+    assert mail_app.app.url == "redis://127.0.0.1:1/0"
 
 
-async def test_a_flow_is_run_to_its_end_and_needs_a_server(shop: Shop) -> None:
-    @shop.mail.task
+async def test_a_flow_is_run_to_its_end_and_needs_a_server(mail_app: MailApp) -> None:
+    @mail_app.mail.task
     def add(n: int) -> int:
         return n + sum(qbull.current_job().results)
 
     flow = qbull.chain(add.step(1), qbull.group(add.step(2), add.step(3)), add.step(4))
-    async with testing.embedded(shop.app) as server:
+    async with testing.embedded(mail_app.app) as server:
         begun = await flow.enqueue()
         await server.run_due()
 
         assert await begun.result(timeout=1) == (1 + 2) + (1 + 3) + 4
         assert sorted(call.arguments["n"] for call in server.enqueued(add)) == [1, 2, 3, 4]
-    with testing.inline(shop.app), pytest.raises(qbull.QbullError, match="a flow needs a server"):
+    with testing.inline(mail_app.app), pytest.raises(qbull.QbullError, match="a flow needs a server"):
         await flow.enqueue()
 
 
-async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: Shop) -> None:
-    @shop.mail.task(unique=qbull.Unique(window=3600, by=()))
+async def test_time_passes_on_the_server_and_everything_runs_at_its_time(mail_app: MailApp) -> None:
+    @mail_app.mail.task(unique=qbull.Unique(window=3600, by=()))
     async def digest() -> str:
         return "digest"
 
-    async with testing.embedded(shop.app) as server:
+    async with testing.embedded(mail_app.app) as server:
         began = await server.now()
-        job, flaky = await shop.welcome.enqueue(email="ada"), await shop.flaky.enqueue(fails=1)
+        job, flaky = await mail_app.welcome.enqueue(email="ada"), await mail_app.flaky.enqueue(fails=1)
         hourly = [await digest.enqueue(), await digest.enqueue()]
-        at = await shop.remind.options(at=datetime.now(UTC) + timedelta(days=2)).enqueue(email="at")
+        at = await mail_app.remind.options(at=datetime.now(UTC) + timedelta(days=2)).enqueue(email="at")
 
         await server.advance(3600)
         hourly.append(await digest.enqueue())
         assert await flaky.result(timeout=10) == 2
-        assert shop.sent == ["ada"] + ["good morning"] * shop.sent.count("good morning")
+        assert mail_app.sent == ["ada"] + ["good morning"] * mail_app.sent.count("good morning")
         await server.advance(2 * 86_400)
 
         assert [job.created for job in hourly] == [True, False, True]
-        assert shop.sent.count("again ada") == shop.sent.count("again at") == 1
-        assert shop.sent.count("good morning") == 2
+        assert mail_app.sent.count("again ada") == mail_app.sent.count("again at") == 1
+        assert mail_app.sent.count("good morning") == 2
         assert (await server.now()) - began >= timedelta(seconds=3600 + 2 * 86_400)
         info = await at.info()
         assert info is not None
@@ -295,49 +302,49 @@ async def test_time_passes_on_the_server_and_everything_runs_at_its_time(shop: S
         assert await job.state() is None  # completed two days ago, and kept for one
 
 
-def test_embedded_in_synchronous_code(shop: Shop) -> None:
-    with testing.embedded(shop.app) as server:
-        shop.welcome.enqueue_sync(email="ada")
+def test_embedded_in_synchronous_code(mail_app: MailApp) -> None:
+    with testing.embedded(mail_app.app) as server:
+        mail_app.welcome.enqueue_sync(email="ada")
         server.run_due_sync()
         server.advance_sync(86_400)
 
-        assert shop.sent.count("again ada") == 1
+        assert mail_app.sent.count("again ada") == 1
         assert server.now_sync() > datetime.now(UTC) + timedelta(seconds=86_000)
 
 
 async def test_an_app_is_given_back_though_it_could_not_be_closed(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    mail_app: MailApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise OSError("cannot be closed")
 
     with pytest.raises(OSError, match="cannot be closed"):
-        async with testing.embedded(shop.app):
-            monkeypatch.setattr(shop.app, "close", fail)
+        async with testing.embedded(mail_app.app):
+            monkeypatch.setattr(mail_app.app, "close", fail)
     monkeypatch.undo()
 
-    async with testing.embedded(shop.app) as server:
-        await shop.welcome.enqueue(email="ada")
+    async with testing.embedded(mail_app.app) as server:
+        await mail_app.welcome.enqueue(email="ada")
         await server.run_due()
-    assert shop.sent == ["ada"]
+    assert mail_app.sent == ["ada"]
 
 
-def test_synchronous_code_gives_it_back_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synchronous_code_gives_it_back_too(mail_app: MailApp, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError("cannot be closed")
 
-    with pytest.raises(OSError, match="cannot be closed"), testing.embedded(shop.app):
-        monkeypatch.setattr(shop.app, "close_sync", fail)
+    with pytest.raises(OSError, match="cannot be closed"), testing.embedded(mail_app.app):
+        monkeypatch.setattr(mail_app.app, "close_sync", fail)
     monkeypatch.undo()
 
-    with testing.embedded(shop.app):
+    with testing.embedded(mail_app.app):
         pass
 
 
-async def test_a_worker_of_ones_own_sees_the_moved_clock(shop: Shop) -> None:
-    async with testing.embedded(shop.app) as server:
-        job = await shop.flaky.options(delay=7200).enqueue(fails=0)
-        async with shop.app.worker():
+async def test_a_worker_of_ones_own_sees_the_moved_clock(mail_app: MailApp) -> None:
+    async with testing.embedded(mail_app.app) as server:
+        job = await mail_app.flaky.options(delay=7200).enqueue(fails=0)
+        async with mail_app.app.worker():
             await asyncio.sleep(0)
             await server.advance(7200)
             assert await job.result(timeout=10) == 1

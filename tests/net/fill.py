@@ -50,12 +50,12 @@ def label_of(job: dict[str, Any]) -> str:
     return str(job["label"])
 
 
-class Shop:
+class FilledApp:
     """The queues, each with the task `work`; `tidy` is the task of unique jobs."""
 
     def __init__(self, url: str) -> None:
         self.app = app = qbull.App(url, prefix="test")
-        self.sealed_app = qbull.App(
+        self.encrypted_app = qbull.App(
             url,
             prefix="test",
             middleware=[qbull.Compressed(over=10), qbull.Encrypted([KEY]), qbull.Signed([KEY])],
@@ -80,10 +80,10 @@ class Shop:
         app.queue("moving", partitions=2, order="key", concurrency=2, **common)
         app.queue("chunks", **common)
         app.queue("tracked", track=True, **common)
-        self.sealed_app.queue("sealed", **common)
+        self.encrypted_app.queue("sealed", **common)
         self.tasks = {
             queue.name: queue.task(name="work")(work)
-            for one in (app, self.sealed_app)
+            for one in (app, self.encrypted_app)
             for queue in one.queues.values()
             if queue.name != "chunks"
         }
@@ -115,7 +115,7 @@ class Shop:
             job["state"] = await self.handle(job).state()
 
     def handle(self, job: dict[str, Any]) -> qbull.Job[Any]:
-        app = self.sealed_app if job["queue"] == "sealed" else self.app
+        app = self.encrypted_app if job["queue"] == "sealed" else self.app
         return app.job(job["queue"], job["id"])
 
 
@@ -141,84 +141,90 @@ async def tidy(topic: str, label: str) -> str:
     return await work(label)
 
 
-async def enqueue_for_the_worker(shop: Shop) -> None:
+async def enqueue_for_the_worker(filled_app: FilledApp) -> None:
     """Enqueue the jobs that the old worker completes, fails, retries later, or runs when it is killed."""
-    await shop.add("plain", "done-0", "done-1", "slow-0", "slow-1", "doomed-0", "doomed-1", "again-0")
-    await shop.add("plain", "cancelled-0", delay=600)
-    await shop.app.job("plain", shop.jobs[-1]["id"]).cancel("not needed")
-    await shop.add("ordered", "train-0", "train-1", "slow-train-2", "train-3", "train-4", key="train")
-    await shop.add("ordered", "again-lane-0", "lane-1", "lane-2", key="retrying")
-    await shop.add("halting", "doomed-halt-0", "halt-1", "halt-2", key="halted")
-    await shop.add("limited", "slow-limit-0", "slow-limit-1", "limit-2", "limit-3", key="tenant")
-    await shop.add("moving", "slow-move-0", "move-1", "move-2", key="moving")
-    await shop.add("sealed", "done-sealed", "doomed-sealed")
-    await add_one_more(shop, "slow-after-0")
-    first, second = shop.tasks["plain"].step, shop.tasks["second"].step
+    await filled_app.add("plain", "done-0", "done-1", "slow-0", "slow-1", "doomed-0", "doomed-1", "again-0")
+    await filled_app.add("plain", "cancelled-0", delay=600)
+    await filled_app.app.job("plain", filled_app.jobs[-1]["id"]).cancel("not needed")
+    await filled_app.add("ordered", "train-0", "train-1", "slow-train-2", "train-3", "train-4", key="train")
+    await filled_app.add("ordered", "again-lane-0", "lane-1", "lane-2", key="retrying")
+    await filled_app.add("halting", "doomed-halt-0", "halt-1", "halt-2", key="halted")
+    await filled_app.add("limited", "slow-limit-0", "slow-limit-1", "limit-2", "limit-3", key="tenant")
+    await filled_app.add("moving", "slow-move-0", "move-1", "move-2", key="moving")
+    await filled_app.add("sealed", "done-sealed", "doomed-sealed")
+    await add_one_more(filled_app, "slow-after-0")
+    first, second = filled_app.tasks["plain"].step, filled_app.tasks["second"].step
     chain = await qbull.chain(first("chain-0"), second("slow-chain-1"), first("chain-2")).enqueue()
     group = await qbull.group(
         first("group-0"), second("group-1"), first("slow-group-2"), then=second("group-then")
     ).enqueue()
     labels = ["chain-0", "slow-chain-1", "chain-2", "group-0", "group-1", "slow-group-2", "group-then"]
     for label, job in zip(labels, (*chain.jobs, *group.jobs), strict=True):
-        shop.note(job.queue, label, job)
-    shop.order.append(labels[:3])
+        filled_app.note(job.queue, label, job)
+    filled_app.order.append(labels[:3])
 
 
-async def add_one_more(shop: Shop, label: str) -> None:
+async def add_one_more(filled_app: FilledApp, label: str) -> None:
     """Enqueue a job of which one runs and one waits, no matter how often it is asked for."""
     after = qbull.Unique(by=("topic",), mode="after")
-    shop.note("plain", label, await shop.tidy.options(unique=after).enqueue("after", label))
+    filled_app.note("plain", label, await filled_app.tidy.options(unique=after).enqueue("after", label))
 
 
-async def enqueue_for_later(shop: Shop) -> None:
+async def enqueue_for_later(filled_app: FilledApp) -> None:
     """Enqueue the jobs that no old worker has touched."""
-    await shop.add("plain", *(f"waiting-{n}" for n in range(20)))
-    await shop.add("plain", "due-0", "due-1", delay=1)
-    await shop.add("plain", "far-0", "far-1", at=FAR)
-    await shop.add("plain", "expiring-0", expires=FAR)
-    await shop.add("plain", "named-0", id="order:1")
+    await filled_app.add("plain", *(f"waiting-{n}" for n in range(20)))
+    await filled_app.add("plain", "due-0", "due-1", delay=1)
+    await filled_app.add("plain", "far-0", "far-1", at=FAR)
+    await filled_app.add("plain", "expiring-0", expires=FAR)
+    await filled_app.add("plain", "named-0", id="order:1")
     for priority in (10, 5, 1):
-        await shop.add("levels", f"level-{priority}", priority=priority)
-    shop.order.append(["level-1", "level-5", "level-10"])
+        await filled_app.add("levels", f"level-{priority}", priority=priority)
+    filled_app.order.append(["level-1", "level-5", "level-10"])
     for key in ("a", "b", "c"):
-        await shop.add("ordered", *(f"{key}-{n}" for n in range(5)), key=key)
-    await shop.add("ordered", "delayed-lane-0", key="later", delay=1)
-    await shop.add("ordered", "far-lane-0", key="far", at=FAR)
-    await shop.add("stages", "stage-0", "stage-1", key="s")
-    await shop.add("resting", "resting-0", "resting-1")
-    await shop.add("steered", "steered-0")
-    await shop.add("limited", "limit-4", key="another tenant")
-    await shop.add("tracked", "tracked-0")
-    await shop.add("sealed", "sealed-0", "sealed-1")
-    for n, handle in enumerate(await shop.pack.enqueue_many([{"item": f"chunk-{n}"} for n in range(7)])):
-        shop.note("chunks", f"chunk-{n}", handle)
+        await filled_app.add("ordered", *(f"{key}-{n}" for n in range(5)), key=key)
+    await filled_app.add("ordered", "delayed-lane-0", key="later", delay=1)
+    await filled_app.add("ordered", "far-lane-0", key="far", at=FAR)
+    await filled_app.add("stages", "stage-0", "stage-1", key="s")
+    await filled_app.add("resting", "resting-0", "resting-1")
+    await filled_app.add("steered", "steered-0")
+    await filled_app.add("limited", "limit-4", key="another tenant")
+    await filled_app.add("tracked", "tracked-0")
+    await filled_app.add("sealed", "sealed-0", "sealed-1")
+    for n, handle in enumerate(
+        await filled_app.pack.enqueue_many([{"item": f"chunk-{n}"} for n in range(7)])
+    ):
+        filled_app.note("chunks", f"chunk-{n}", handle)
     for mode in ("first", "last", "debounce"):
         unique = qbull.Unique(for_=DECADE if mode != "debounce" else 1, by=("topic",), mode=mode)
-        shop.note(
-            "plain", f"unique-{mode}", await shop.tidy.options(unique=unique).enqueue(mode, f"unique-{mode}")
+        filled_app.note(
+            "plain",
+            f"unique-{mode}",
+            await filled_app.tidy.options(unique=unique).enqueue(mode, f"unique-{mode}"),
         )
-    first, second = shop.tasks["plain"].step, shop.tasks["second"].step
+    first, second = filled_app.tasks["plain"].step, filled_app.tasks["second"].step
     flow = await qbull.chain(
         first("flow-0"), qbull.group(second("flow-1"), first("flow-2")), second("flow-3")
     ).enqueue()
     for n, job in enumerate(flow.jobs):
-        shop.note(job.queue, f"flow-{n}", job)
-    shop.order += [["flow-0", "flow-1", "flow-3"], ["flow-0", "flow-2", "flow-3"]]
+        filled_app.note(job.queue, f"flow-{n}", job)
+    filled_app.order += [["flow-0", "flow-1", "flow-3"], ["flow-0", "flow-2", "flow-3"]]
 
 
-async def repartition_again(shop: Shop) -> None:
+async def repartition_again(filled_app: FilledApp) -> None:
     """Change the partitions while no worker runs, so that the change has only started."""
-    await shop.app.queues["moving"].repartition(5)
-    await shop.add("moving", "move-5", "move-6", key="moving")
-    await shop.add("moving", "late-1", key="late")
-    shop.order.append(["slow-move-0", *(f"move-{n}" for n in range(1, 7))])
+    await filled_app.app.queues["moving"].repartition(5)
+    await filled_app.add("moving", "move-5", "move-6", key="moving")
+    await filled_app.add("moving", "late-1", key="late")
+    filled_app.order.append(["slow-move-0", *(f"move-{n}" for n in range(1, 7))])
 
 
-async def steer(shop: Shop) -> None:
+async def change_live_settings(filled_app: FilledApp) -> None:
     """Pause a queue, change live settings, and make schedules at run time."""
-    await shop.app.queues["resting"].pause(by="somebody")
-    await shop.app.queues["steered"].configure(concurrency=3, retry=qbull.Retry(delays=(7, 8)), by="somebody")
-    schedules, task = shop.app.schedules, shop.tasks["plain"]
+    await filled_app.app.queues["resting"].pause(by="somebody")
+    await filled_app.app.queues["steered"].configure(
+        concurrency=3, retry=qbull.Retry(delays=(7, 8)), by="somebody"
+    )
+    schedules, task = filled_app.app.schedules, filled_app.tasks["plain"]
     await schedules.upsert("often", task, every=1, catch_up="one", args={"label": "tick-often"})
     await schedules.upsert(
         "each",
@@ -233,8 +239,8 @@ async def steer(shop: Shop) -> None:
     await schedules.pause("never")
 
 
-async def make_token(shop: Shop) -> str:
-    api = httpx.ASGITransport(qbull.asgi(shop.app, qbull.Access(admin_token=ADMIN)))
+async def make_token(filled_app: FilledApp) -> str:
+    api = httpx.ASGITransport(qbull.asgi(filled_app.app, qbull.Access(admin_token=ADMIN)))
     headers = {"authorization": f"Bearer {ADMIN}"}
     async with httpx.AsyncClient(transport=api, base_url="http://127.0.0.1", headers=headers) as client:
         answer = await client.post("/api/tokens", json={"name": "ci", "role": "viewer"})
@@ -254,46 +260,46 @@ def wanted_of(label: str) -> str | None:
     return "completed" if label in ("train-0", "train-1", "chain-0", "group-0", "group-1") else None
 
 
-async def until_settled(shop: Shop) -> None:
-    wanted = {label_of(job): wanted_of(label_of(job)) for job in shop.jobs}
+async def until_settled(filled_app: FilledApp) -> None:
+    wanted = {label_of(job): wanted_of(label_of(job)) for job in filled_app.jobs}
     for _ in range(2000):
-        await shop.note_states()
-        if all(wanted[label_of(job)] in (None, job["state"]) for job in shop.jobs):
+        await filled_app.note_states()
+        if all(wanted[label_of(job)] in (None, job["state"]) for job in filled_app.jobs):
             return
         await asyncio.sleep(0.01)
     raise SystemExit(
-        f"not as wanted: {[job for job in shop.jobs if wanted[label_of(job)] not in (None, job['state'])]}"
+        f"not as wanted: {[job for job in filled_app.jobs if wanted[label_of(job)] not in (None, job['state'])]}"
     )
 
 
 async def fill(directory: Path) -> None:
-    shop = Shop(f"embedded://{directory}")
-    await enqueue_for_the_worker(shop)
+    filled_app = FilledApp(f"embedded://{directory}")
+    await enqueue_for_the_worker(filled_app)
     environment = os.environ | {"QBULL_SHARING": "leased"}
     worker = subprocess.Popen([sys.executable, __file__, "work", str(directory)], env=environment)
     try:
-        await until_settled(shop)
-        await add_one_more(shop, "after-1")
-        shop.order.append(["slow-after-0", "after-1"])
-        await shop.app.queues["moving"].repartition(3)
-        await shop.add("moving", "move-3", "move-4", key="moving")
-        await shop.add("moving", "move-other-0", "move-other-1", key="other")
-        await shop.add("moving", "far-move-0", key="late", at=FAR)
+        await until_settled(filled_app)
+        await add_one_more(filled_app, "after-1")
+        filled_app.order.append(["slow-after-0", "after-1"])
+        await filled_app.app.queues["moving"].repartition(3)
+        await filled_app.add("moving", "move-3", "move-4", key="moving")
+        await filled_app.add("moving", "move-other-0", "move-other-1", key="other")
+        await filled_app.add("moving", "far-move-0", key="late", at=FAR)
         await asyncio.sleep(1)
     finally:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-    await enqueue_for_later(shop)
-    await repartition_again(shop)
-    await steer(shop)
-    token = await make_token(shop)
-    await shop.note_states()
-    write(shop, directory, token)
-    await shop.app.close()
-    await shop.sealed_app.close()
+    await enqueue_for_later(filled_app)
+    await repartition_again(filled_app)
+    await change_live_settings(filled_app)
+    token = await make_token(filled_app)
+    await filled_app.note_states()
+    write(filled_app, directory, token)
+    await filled_app.app.close()
+    await filled_app.encrypted_app.close()
 
 
-def write(shop: Shop, directory: Path, token: str) -> None:
+def write(filled_app: FilledApp, directory: Path, token: str) -> None:
     password = (directory / "password").read_text().strip()
     server = redis.Redis(unix_socket_path=str(directory / "server.sock"), password=password, protocol=2)
     seconds, _ = server.time()
@@ -310,8 +316,8 @@ def write(shop: Shop, directory: Path, token: str) -> None:
         "made_with": commit.stdout.decode().strip(),
         "encryption_key": KEY,
         "api_token": token,
-        "jobs": sorted(shop.jobs, key=label_of),
-        "in_order": shop.order,
+        "jobs": sorted(filled_app.jobs, key=label_of),
+        "in_order": filled_app.order,
     }
     (FOLDER / "manifest.json").write_text(json.dumps(about, indent=1) + "\n")
 
@@ -326,8 +332,8 @@ def run_long_ago(directory: Path) -> None:
 
 
 async def run_worker(directory: str) -> None:
-    shop = Shop(f"embedded://{directory}")
-    async with shop.app.worker(), shop.sealed_app.worker():
+    filled_app = FilledApp(f"embedded://{directory}")
+    async with filled_app.app.worker(), filled_app.encrypted_app.worker():
         await asyncio.Event().wait()
 
 

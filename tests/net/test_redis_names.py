@@ -20,7 +20,7 @@ from conftest import eventually
 ACCESS = qbull.Access(password="a password for tests", admin_token="an administrator's token")
 
 
-class Shop:
+class SampleApp:
     """Queues of each kind, with tasks that complete, fail, or run until they are stopped."""
 
     def __init__(self, app: qbull.App) -> None:
@@ -70,24 +70,26 @@ class Shop:
         self.send, self.note, self.yearly = send, note, yearly
 
 
-@pytest.fixture(name="shop")
-def open_shop(server_url: str, app: qbull.App, monkeypatch: pytest.MonkeyPatch) -> Shop:
+@pytest.fixture(name="sample_app")
+def make_sample_app(server_url: str, app: qbull.App, monkeypatch: pytest.MonkeyPatch) -> SampleApp:
     monkeypatch.setenv("QBULL_SHARING", "leased")
-    return Shop(qbull.App(server_url, prefix=app.prefix, alerts=qbull.Alerts(urls=("http://127.0.0.1:9/",))))
+    return SampleApp(
+        qbull.App(server_url, prefix=app.prefix, alerts=qbull.Alerts(urls=("http://127.0.0.1:9/",)))
+    )
 
 
-async def test_redis_names_are_as_recorded(shop: Shop, server_url: str) -> None:
-    async with recorded(server_url, shop.app.prefix) as traffic:
-        await enqueue_before_work(shop)
-        async with shop.app.worker() as worker:
-            await steer(shop)
-            await repartition_during_a_job(shop, traffic)
-            await use_the_api(shop)
+async def test_redis_names_are_as_recorded(sample_app: SampleApp, server_url: str) -> None:
+    async with recorded(server_url, sample_app.app.prefix) as traffic:
+        await enqueue_before_work(sample_app)
+        async with sample_app.app.worker() as worker:
+            await change_jobs_and_settings(sample_app)
+            await repartition_during_a_job(sample_app, traffic)
+            await use_the_api(sample_app)
             await worker.drain()
             await eventually(lambda: _is_seen(traffic, "alerts hash"))
-            await leave_a_job_behind(shop)
+            await leave_a_job_behind(sample_app)
             await worker.stop(grace=0)
-        await shop.app.close()
+        await sample_app.app.close()
 
     compare("redis_names.txt", "\n".join([*sorted(traffic.names), "", *sorted(traffic.messages)]))
 
@@ -96,66 +98,67 @@ async def _is_seen(traffic: Traffic, short: str) -> bool:
     return any(name.endswith(f":{short}") for name in traffic.names)
 
 
-async def enqueue_before_work(shop: Shop) -> None:
+async def enqueue_before_work(sample_app: SampleApp) -> None:
     """Enqueue jobs of each kind, and change the partitions of a queue, before the worker starts."""
-    await shop.say.enqueue("a")
-    await shop.say.options(priority=1).enqueue("first")
-    await shop.say.options(priority=10).enqueue("last")
-    await shop.say.options(delay=0.01, expires=600).enqueue("later")
-    await shop.say.options(unique=qbull.Unique(window=60)).enqueue("once")
-    await shop.fail.enqueue()
-    await shop.step.enqueue_many([{"key": "k", "number": n} for n in range(5)])
-    await shop.step.options(delay=0.01).enqueue_many([{"key": str(n)} for n in range(9)])
-    await shop.send.enqueue("tenant", rest=True)
-    await shop.note.enqueue()
+    await sample_app.say.enqueue("a")
+    await sample_app.say.options(priority=1).enqueue("first")
+    await sample_app.say.options(priority=10).enqueue("last")
+    await sample_app.say.options(delay=0.01, expires=600).enqueue("later")
+    await sample_app.say.options(unique=qbull.Unique(window=60)).enqueue("once")
+    await sample_app.fail.enqueue()
+    await sample_app.step.enqueue_many([{"key": "k", "number": n} for n in range(5)])
+    await sample_app.step.options(delay=0.01).enqueue_many([{"key": str(n)} for n in range(9)])
+    await sample_app.send.enqueue("tenant", rest=True)
+    await sample_app.note.enqueue()
     await qbull.chain(
-        qbull.group(shop.say.step("x"), shop.note.step(), shop.say.step("y")), shop.step.step("z")
+        qbull.group(sample_app.say.step("x"), sample_app.note.step(), sample_app.say.step("y")),
+        sample_app.step.step("z"),
     ).enqueue()
-    await shop.ordered.repartition(3)
-    await shop.step.enqueue_many([{"key": "k", "number": n} for n in range(5, 8)])
+    await sample_app.ordered.repartition(3)
+    await sample_app.step.enqueue_many([{"key": "k", "number": n} for n in range(5, 8)])
 
 
-async def steer(shop: Shop) -> None:
+async def change_jobs_and_settings(sample_app: SampleApp) -> None:
     """Wait for results, cancel, promote, retry, pause, configure and schedule while a worker runs."""
-    assert await (await shop.say.enqueue("again")).result(20) == "again"
-    running = await shop.run_on.enqueue()
-    await asyncio.wait_for(shop.running.wait(), 20)
+    assert await (await sample_app.say.enqueue("again")).result(20) == "again"
+    running = await sample_app.run_on.enqueue()
+    await asyncio.wait_for(sample_app.running.wait(), 20)
     await running.cancel()
     with pytest.raises(qbull.JobCancelled):
         await running.result(20)
-    later = await shop.say.options(delay=600).enqueue("now")
+    later = await sample_app.say.options(delay=600).enqueue("now")
     await later.promote()
-    failed = await shop.fail.enqueue()
+    failed = await sample_app.fail.enqueue()
     with pytest.raises(qbull.JobFailed):
         await failed.result(20)
     await failed.retry()
-    await shop.limited.pause()
-    await shop.limited.resume()
-    await shop.limited.configure(concurrency=3)
-    await shop.app.schedules.upsert("often", shop.say, every=60, args={"text": "tick"})
-    await (await shop.app.schedules.run("often")).result(20)
+    await sample_app.limited.pause()
+    await sample_app.limited.resume()
+    await sample_app.limited.configure(concurrency=3)
+    await sample_app.app.schedules.upsert("often", sample_app.say, every=60, args={"text": "tick"})
+    await (await sample_app.app.schedules.run("often")).result(20)
 
 
-async def repartition_during_a_job(shop: Shop, traffic: Traffic) -> None:
+async def repartition_during_a_job(sample_app: SampleApp, traffic: Traffic) -> None:
     """Change the partitions while a job runs; the next job of its key waits in a new partition."""
-    await shop.step.enqueue("slow")
-    await asyncio.wait_for(shop.stepping.wait(), 20)
-    await shop.ordered.repartition(4)
-    await shop.step.enqueue("slow")
+    await sample_app.step.enqueue("slow")
+    await asyncio.wait_for(sample_app.stepping.wait(), 20)
+    await sample_app.ordered.repartition(4)
+    await sample_app.step.enqueue("slow")
     await eventually(lambda: _is_seen(traffic, "ahead set"))
-    shop.may_end.set()
+    sample_app.may_end.set()
 
 
-async def leave_a_job_behind(shop: Shop) -> None:
+async def leave_a_job_behind(sample_app: SampleApp) -> None:
     """Start a job that the worker requeues when it stops."""
-    shop.running.clear()
-    await shop.run_on.enqueue()
-    await asyncio.wait_for(shop.running.wait(), 20)
+    sample_app.running.clear()
+    await sample_app.run_on.enqueue()
+    await asyncio.wait_for(sample_app.running.wait(), 20)
 
 
-async def use_the_api(shop: Shop) -> None:
+async def use_the_api(sample_app: SampleApp) -> None:
     """Log in, with a wrong password first; make a token and use it; start work on many jobs and stop it."""
-    api = qbull.asgi(shop.app, ACCESS)
+    api = qbull.asgi(sample_app.app, ACCESS)
     async with AsyncExitStack() as stack:
         nobody, admin = [
             await stack.enter_async_context(

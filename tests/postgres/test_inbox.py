@@ -13,10 +13,10 @@ import inbox_cpu
 import psycopg
 import pytest
 import sqlalchemy
+from django_project import open_django_project
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
-from site_of_django import open_site
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
@@ -298,7 +298,7 @@ def test_sqlalchemy_synchronous(bank: psycopg.Connection, database: str) -> None
 
 
 def test_django(bank: psycopg.Connection, database: str) -> None:
-    open_site(database)
+    open_django_project(database)
     from django.db import connection
 
     for fence in (1, 2):

@@ -16,7 +16,7 @@ from pathlib import Path
 import bank
 import psycopg
 import pytest
-from crowd import Crowd
+from killed_processes import KilledProcesses
 
 from database import Postgres
 from qbull.errors import ServerError
@@ -30,8 +30,8 @@ WORKER = [sys.executable, "-m", "qbull.cli.main", "worker", "bank:app", "--grace
 class Bank:
     """Counts what was done, so that the nemesis strikes while there is work."""
 
-    def __init__(self, crowd: Crowd, database: str) -> None:
-        self.crowd, self.database = crowd, database
+    def __init__(self, processes: KilledProcesses, database: str) -> None:
+        self.processes, self.database = processes, database
         self.asked = 0
         self.moved = 0
         self.redriven = 0
@@ -41,7 +41,7 @@ class Bank:
         """Asks for transfers, and watches them happen, for as long as the block lasts."""
         working = [asyncio.create_task(self._ask()), asyncio.create_task(self._watch())]
         try:
-            async with self.crowd:
+            async with self.processes:
                 yield
         finally:
             for task in working:
@@ -99,8 +99,8 @@ def make_bank(url: str, database: str, log: Path, monkeypatch: pytest.MonkeyPatc
     with psycopg.connect(database) as connection:
         connection.execute(bank.CREATE.encode())
     environment = {"BANK_URL": url, "BANK_DATABASE": database, "MIN_IDLE_TIME_MS": "500"}
-    crowd = Crowd([WORKER] * 3, environment, log, lambda: made.moved, pause=0.4, stops=True)
-    made = Bank(crowd, database)
+    processes = KilledProcesses([WORKER] * 3, environment, log, lambda: made.moved, pause=0.4, stops=True)
+    made = Bank(processes, database)
     return made
 
 
@@ -111,7 +111,7 @@ async def test_each_transfer_happens_once_while_workers_are_killed_and_frozen(
     bank_ = make_bank(server_url, database, tmp_path / "log", monkeypatch)
 
     async with bank_.open():
-        await bank_.crowd.suffer(SECONDS, kills=5)
+        await bank_.processes.suffer(SECONDS, kills=5)
     await bank_.finish()
     stats = await bank.transfers.stats()
     await bank.app.close()
@@ -131,14 +131,14 @@ async def test_each_transfer_happens_once_while_server_and_database_are_restarte
     bank_ = make_bank(f"redis://:{node.password}@{node.place}/0", database, tmp_path / "log", monkeypatch)
 
     async with bank_.open():
-        await bank_.crowd.suffer(SECONDS / 3, kills=2)
+        await bank_.processes.suffer(SECONDS / 3, kills=2)
         postgres.stop(signal.SIGQUIT)
         postgres.start()
-        await bank_.crowd.suffer(SECONDS / 3, kills=4)
+        await bank_.processes.suffer(SECONDS / 3, kills=4)
         node.kill()
         node.start()
         wait_for(node.answers)
-        await bank_.crowd.suffer(SECONDS / 3, kills=6)
+        await bank_.processes.suffer(SECONDS / 3, kills=6)
     await bank_.finish()
     stats = await bank.transfers.stats()
     await bank.app.close()
@@ -150,7 +150,7 @@ async def test_each_transfer_happens_once_while_server_and_database_are_restarte
 
 
 def report(bank_: Bank, totals: dict[str, int]) -> None:
-    crowd = bank_.crowd
+    processes = bank_.processes
     print(
-        f"{crowd.kills} kills, {crowd.freezes} freezes, {bank_.asked} transfers asked for, {bank_.redriven} redriven, totals {totals}"
+        f"{processes.kills} kills, {processes.freezes} freezes, {bank_.asked} transfers asked for, {bank_.redriven} redriven, totals {totals}"
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 import ledger
 import psycopg
 import pytest
-from crowd import HERE, Crowd
+from killed_processes import HERE, KilledProcesses
 
 from conftest import eventually
 from database import Postgres
@@ -26,58 +26,60 @@ PRODUCERS = 3
 RELAY = [sys.executable, "-m", "qbull.cli.main", "relay", "--app", "ledger:app"]
 
 
-@pytest.fixture(name="crowd")
-async def gather_crowd(
+@pytest.fixture(name="processes")
+async def open_processes(
     store: Store, server_url: str, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Crowd:
-    return make_crowd(server_url, database, tmp_path / "log", monkeypatch)
+) -> KilledProcesses:
+    return make_processes(server_url, database, tmp_path / "log", monkeypatch)
 
 
-def make_crowd(url: str, database: str, log: Path, monkeypatch: pytest.MonkeyPatch) -> Crowd:
+def make_processes(url: str, database: str, log: Path, monkeypatch: pytest.MonkeyPatch) -> KilledProcesses:
     monkeypatch.setattr(ledger.app, "url", url)
     ledger.seen.clear()
     with psycopg.connect(database) as connection:
         connection.execute(ledger.CREATE)
     producers = [[sys.executable, HERE / "ledger.py", f"p{n}"] for n in range(PRODUCERS)]
     environment = {"LEDGER_URL": url, "QBULL_DATABASE_URL": database}
-    return Crowd([*producers, RELAY, RELAY], environment, log, ledger.progress)
+    return KilledProcesses([*producers, RELAY, RELAY], environment, log, ledger.progress)
 
 
 @pytest.mark.timeout(120 + SECONDS * 2)
-async def test_jobs_are_the_committed_rows_whoever_is_killed(crowd: Crowd, database: str) -> None:
+async def test_jobs_are_the_committed_rows_whoever_is_killed(
+    processes: KilledProcesses, database: str
+) -> None:
     async with ledger.app.worker() as worker:
-        async with crowd:
-            await crowd.suffer(SECONDS, kills=10)
+        async with processes:
+            await processes.suffer(SECONDS, kills=10)
         await ship_the_rest(database)
         await worker.drain()
         stats = await ledger.work.stats()
     await ledger.app.close()
 
     expected = committed(database)
-    report(crowd, stats.totals, expected)
-    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    report(processes, stats.totals, expected)
+    assert ledger.seen == expected, processes.log.read_text()[-2000:]
     assert stats.totals["enqueued"] == stats.totals["completed"] == sum(map(len, expected.values()))
 
 
 @pytest.mark.timeout(120 + SECONDS * 2)
 async def test_the_database_may_be_restarted_in_the_middle(
-    crowd: Crowd, database: str, postgres: Postgres
+    processes: KilledProcesses, database: str, postgres: Postgres
 ) -> None:
     async with ledger.app.worker() as worker:
-        async with crowd:
+        async with processes:
             for kills, how in ((3, signal.SIGINT), (6, signal.SIGQUIT)):
-                await crowd.suffer(SECONDS / 3, kills)
+                await processes.suffer(SECONDS / 3, kills)
                 postgres.stop(how)
                 postgres.start()
-            await crowd.suffer(SECONDS / 3, kills=9)
+            await processes.suffer(SECONDS / 3, kills=9)
         await ship_the_rest(database)
         await worker.drain()
         stats = await ledger.work.stats()
     await ledger.app.close()
 
     expected = committed(database)
-    report(crowd, stats.totals, expected)
-    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    report(processes, stats.totals, expected)
+    assert ledger.seen == expected, processes.log.read_text()[-2000:]
     assert stats.totals["enqueued"] == sum(map(len, expected.values()))
 
 
@@ -88,16 +90,18 @@ async def test_the_server_may_be_restarted_in_the_middle(
     node = Node(tmp_path / "node", COMMON.replace("appendonly no", "appendonly yes\nappendfsync always"))
     node.start()
     wait_for(node.answers)
-    crowd = make_crowd(f"redis://:{node.password}@{node.place}/0", database, tmp_path / "log", monkeypatch)
+    processes = make_processes(
+        f"redis://:{node.password}@{node.place}/0", database, tmp_path / "log", monkeypatch
+    )
 
     async with ledger.app.worker() as worker:
-        async with crowd:
+        async with processes:
             for kills in (3, 6):
-                await crowd.suffer(SECONDS / 3, kills)
+                await processes.suffer(SECONDS / 3, kills)
                 node.kill()
                 node.start()
                 wait_for(node.answers)
-            await crowd.suffer(SECONDS / 3, kills=9)
+            await processes.suffer(SECONDS / 3, kills=9)
         await ship_the_rest(database)
         await worker.drain()
         stats = await ledger.work.stats()
@@ -105,14 +109,14 @@ async def test_the_server_may_be_restarted_in_the_middle(
     node.kill()
 
     expected = committed(database)
-    report(crowd, stats.totals, expected)
-    assert ledger.seen == expected, crowd.log.read_text()[-2000:]
+    report(processes, stats.totals, expected)
+    assert ledger.seen == expected, processes.log.read_text()[-2000:]
     assert stats.totals["enqueued"] == sum(map(len, expected.values()))
 
 
-def report(crowd: Crowd, totals: dict[str, int], expected: dict[str, list[int]]) -> None:
+def report(processes: KilledProcesses, totals: dict[str, int], expected: dict[str, list[int]]) -> None:
     rows = sum(map(len, expected.values()))
-    print(f"{crowd.kills} kills, {totals['enqueued']} jobs, {rows} committed rows")
+    print(f"{processes.kills} kills, {totals['enqueued']} jobs, {rows} committed rows")
 
 
 async def ship_the_rest(database: str) -> None:

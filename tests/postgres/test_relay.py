@@ -32,7 +32,7 @@ from topology import COMMON, Node, wait_for
 Note = qbull.Task[[str, int], None]
 
 
-class Shop:
+class NotesApp:
     """An app with an ordered queue, and a connection of its user's."""
 
     def __init__(self, app: qbull.App, database: str, connection: AsyncConnection) -> None:
@@ -74,109 +74,111 @@ async def note(key: str, number: int) -> None:
     seen.append((key, number))
 
 
-@pytest.fixture(name="shop")
-async def open_shop(app: qbull.App, database: str) -> AsyncIterator[Shop]:
+@pytest.fixture(name="notes_app")
+async def open_notes_app(app: qbull.App, database: str) -> AsyncIterator[NotesApp]:
     async with await AsyncConnection.connect(database) as connection:
-        shop = Shop(app, database, connection)
-        await app._client().router.register(shop.queue.settings, shop.queue.tasks)
-        yield shop
+        notes_app = NotesApp(app, database, connection)
+        await app._client().router.register(notes_app.queue.settings, notes_app.queue.tasks)
+        yield notes_app
 
 
 @asynccontextmanager
-async def relaying(shop: Shop, ship: relay.ShipRows | None = None) -> AsyncIterator[None]:
-    running = start_actor(Relay(shop.database, "test", ship or OutboxShipping(shop.app)).run)
+async def relaying(notes_app: NotesApp, ship: relay.ShipRows | None = None) -> AsyncIterator[None]:
+    running = start_actor(Relay(notes_app.database, "test", ship or OutboxShipping(notes_app.app)).run)
     try:
         yield
     finally:
         await stop_actors([running])
 
 
-async def step(shop: Shop, ship: relay.ShipRows | None = None) -> tuple[int, int]:
+async def step(notes_app: NotesApp, ship: relay.ShipRows | None = None) -> tuple[int, int]:
     """One turn of a relay."""
-    async with await AsyncConnection.connect(shop.database, autocommit=True) as connection:
-        return await Relay(shop.database, "test", ship or OutboxShipping(shop.app)).step(connection)
+    async with await AsyncConnection.connect(notes_app.database, autocommit=True) as connection:
+        return await Relay(notes_app.database, "test", ship or OutboxShipping(notes_app.app)).step(connection)
 
 
-async def test_a_row_that_commits_late_is_not_skipped(shop: Shop) -> None:
-    async with await AsyncConnection.connect(shop.database) as late, relaying(shop):
-        await shop.write("slow", 1, connection=late)
-        await shop.write("quick", 1)
-        await eventually(shop.is_empty)
+async def test_a_row_that_commits_late_is_not_skipped(notes_app: NotesApp) -> None:
+    async with await AsyncConnection.connect(notes_app.database) as late, relaying(notes_app):
+        await notes_app.write("slow", 1, connection=late)
+        await notes_app.write("quick", 1)
+        await eventually(notes_app.is_empty)
         await late.commit()
-        await eventually(lambda: enqueued_so_far(shop, 2))
+        await eventually(lambda: enqueued_so_far(notes_app, 2))
 
-    assert await shop.enqueued() == {"quick": [1], "slow": [1]}
+    assert await notes_app.enqueued() == {"quick": [1], "slow": [1]}
 
 
-async def test_later_rows_of_a_key_wait_for_those_in_the_hands_of_another_relay(shop: Shop) -> None:
-    await shop.write("ana", 1, 2)
-    await shop.write("bob", 1)
-    await shop.write("ana", 3)
-    async with await AsyncConnection.connect(shop.database) as other:
+async def test_later_rows_of_a_key_wait_for_those_in_the_hands_of_another_relay(notes_app: NotesApp) -> None:
+    await notes_app.write("ana", 1, 2)
+    await notes_app.write("bob", 1)
+    await notes_app.write("ana", 3)
+    async with await AsyncConnection.connect(notes_app.database) as other:
         await other.execute("SELECT * FROM qbull_outbox ORDER BY seq LIMIT 1 FOR UPDATE")
-        claimed, sent = await step(shop)
-        meanwhile = await shop.left()
+        claimed, sent = await step(notes_app)
+        meanwhile = await notes_app.left()
         await other.rollback()
 
     assert (claimed, sent, meanwhile) == (3, 1, 3)
-    assert await step(shop) == (3, 3)
-    assert await shop.enqueued() == {"bob": [1], "ana": [1, 2, 3]}
+    assert await step(notes_app) == (3, 3)
+    assert await notes_app.enqueued() == {"bob": [1], "ana": [1, 2, 3]}
 
 
-async def test_rows_that_were_shipped_but_not_marked_are_shipped_again_and_add_nothing(shop: Shop) -> None:
-    await shop.write("ana", 1, 2, 3)
+async def test_rows_that_were_shipped_but_not_marked_are_shipped_again_and_add_nothing(
+    notes_app: NotesApp,
+) -> None:
+    await notes_app.write("ana", 1, 2, 3)
 
     async def ship_and_die(rows: Sequence[OutboxRow]) -> ShipResult:
-        await OutboxShipping(shop.app)(rows)
+        await OutboxShipping(notes_app.app)(rows)
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await step(shop, ship_and_die)
-    kept = await shop.left()
+        await step(notes_app, ship_and_die)
+    kept = await notes_app.left()
 
     assert kept == 3
-    assert await step(shop) == (3, 3)
-    assert await shop.enqueued() == {"ana": [1, 2, 3]}
-    assert (await shop.queue.stats()).totals["enqueued"] == 3
+    assert await step(notes_app) == (3, 3)
+    assert await notes_app.enqueued() == {"ana": [1, 2, 3]}
+    assert (await notes_app.queue.stats()).totals["enqueued"] == 3
 
 
-async def test_many_relays_at_a_time_keep_every_key_in_order(shop: Shop) -> None:
+async def test_many_relays_at_a_time_keep_every_key_in_order(notes_app: NotesApp) -> None:
     keys, each = 20, 50
-    async with relaying(shop), relaying(shop), relaying(shop):
+    async with relaying(notes_app), relaying(notes_app), relaying(notes_app):
         for number in range(each):
             for key in range(keys):
-                await shop.note.options(transaction=shop.connection).enqueue(f"k{key}", number)
-            await shop.connection.commit()
-        await eventually(shop.is_empty)
+                await notes_app.note.options(transaction=notes_app.connection).enqueue(f"k{key}", number)
+            await notes_app.connection.commit()
+        await eventually(notes_app.is_empty)
 
-    assert await shop.enqueued() == {f"k{key}": list(range(each)) for key in range(keys)}
+    assert await notes_app.enqueued() == {f"k{key}": list(range(each)) for key in range(keys)}
 
 
-async def test_rows_of_a_key_that_ask_for_different_durabilities_stay_in_order(shop: Shop) -> None:
+async def test_rows_of_a_key_that_ask_for_different_durabilities_stay_in_order(notes_app: NotesApp) -> None:
     for number, durability in enumerate(("durable", "fast", "durable", "fast", "fast", "durable")):
-        asked = shop.note.options(transaction=shop.connection, durability=durability)
+        asked = notes_app.note.options(transaction=notes_app.connection, durability=durability)
         await asked.enqueue("ana", number)
-    await shop.connection.commit()
+    await notes_app.connection.commit()
 
-    assert await step(shop) == (6, 6)
-    assert await shop.enqueued() == {"ana": [0, 1, 2, 3, 4, 5]}
+    assert await step(notes_app) == (6, 6)
+    assert await notes_app.enqueued() == {"ana": [0, 1, 2, 3, 4, 5]}
 
 
 async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
-    shop: Shop, caplog: pytest.LogCaptureFixture
+    notes_app: NotesApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unknown = qbull.App(shop.app.url, prefix="test").queue("unknown")
+    unknown = qbull.App(notes_app.app.url, prefix="test").queue("unknown")
     strange = unknown.task(note)
     calls = [{"key": "x", "number": n} for n in range(relay.RELAY_BATCH_SIZE * 2)]
-    await strange.options(transaction=shop.connection).enqueue_many(calls)
-    await shop.write("ana", 1)
+    await strange.options(transaction=notes_app.connection).enqueue_many(calls)
+    await notes_app.write("ana", 1)
 
     with caplog.at_level(logging.ERROR, "qbull"):
-        async with relaying(shop):
-            await eventually(lambda: so_many_are_left(shop, len(calls)))
+        async with relaying(notes_app):
+            await eventually(lambda: so_many_are_left(notes_app, len(calls)))
             said = [record.message for record in caplog.records]
             await unknown.app._client().router.register(unknown.settings, unknown.tasks)
-            await eventually(shop.is_empty)
+            await eventually(notes_app.is_empty)
     await unknown.app._client().close()
 
     assert len(said) == 1 and 'queue "unknown" is not known to the server' in said[0]
@@ -184,20 +186,22 @@ async def test_a_queue_that_nobody_knows_waits_and_holds_up_nobody(
     await unknown.app._client().close()
 
 
-async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(shop: Shop) -> None:
-    await shop.write("ana", 1, 2)
-    await shop.connection.execute("""UPDATE qbull_outbox SET options = '{"priority": 99}' WHERE seq = 1""")
-    await shop.connection.commit()
+async def test_a_row_that_can_never_be_shipped_is_left_with_its_reason(notes_app: NotesApp) -> None:
+    await notes_app.write("ana", 1, 2)
+    await notes_app.connection.execute(
+        """UPDATE qbull_outbox SET options = '{"priority": 99}' WHERE seq = 1"""
+    )
+    await notes_app.connection.commit()
 
-    async with relaying(shop):
-        await eventually(lambda: so_many_are_left(shop, 1))
-    cursor = await shop.connection.execute("SELECT seq, error_message FROM qbull_outbox")
+    async with relaying(notes_app):
+        await eventually(lambda: so_many_are_left(notes_app, 1))
+    cursor = await notes_app.connection.execute("SELECT seq, error_message FROM qbull_outbox")
 
     assert await cursor.fetchall() == [(1, "priority=99: give a whole number from 1 (first) to 10 (last)")]
-    assert await shop.enqueued() == {"ana": [2]}
+    assert await notes_app.enqueued() == {"ana": [2]}
 
 
-async def test_everything_that_was_said_travels(shop: Shop) -> None:
+async def test_everything_that_was_said_travels(notes_app: NotesApp) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     said: list[dict[str, Any]] = [
         {"delay": 60, "priority": 1, "timeout": 2.5, "expires": 90},
@@ -207,39 +211,39 @@ async def test_everything_that_was_said_travels(shop: Shop) -> None:
         {},
     ]
     for options in said:
-        await shop.note.options(transaction=shop.connection, **options).enqueue("ana", 1)
-    cursor = await shop.connection.execute("SELECT options::text FROM qbull_outbox ORDER BY seq")
+        await notes_app.note.options(transaction=notes_app.connection, **options).enqueue("ana", 1)
+    cursor = await notes_app.connection.execute("SELECT options::text FROM qbull_outbox ORDER BY seq")
     rows = [_options(row[0]) for row in await cursor.fetchall()]
-    await shop.connection.rollback()
+    await notes_app.connection.rollback()
 
     assert rows == [Options(**options) for options in said]
     later = rows[0].after(50)
     assert (later.delay, later.expires, later.priority) == (10, 40, 1)
 
 
-async def test_the_context_of_a_trace_travels(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shop.app, "_chain", EnqueueChain(Tracing(), shop.app.middleware))
+async def test_the_context_of_a_trace_travels(notes_app: NotesApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes_app.app, "_chain", EnqueueChain(Tracing(), notes_app.app.middleware))
     parent = NonRecordingSpan(SpanContext(0xABC, 0xDEF, False, TraceFlags(1)))
     with use_span(parent):
-        await shop.note.options(transaction=shop.connection).enqueue("ana", 1)
-    cursor = await shop.connection.execute("SELECT options::text FROM qbull_outbox")
+        await notes_app.note.options(transaction=notes_app.connection).enqueue("ana", 1)
+    cursor = await notes_app.connection.execute("SELECT options::text FROM qbull_outbox")
     [[row]] = await cursor.fetchall()
-    await shop.connection.rollback()
+    await notes_app.connection.rollback()
 
     assert f"{0xABC:032x}" in (_options(row).trace or "")
 
 
-async def test_another_apps_rows_are_left_alone(shop: Shop) -> None:
-    await shop.write("ana", 1)
-    await shop.connection.execute("UPDATE qbull_outbox SET app = 'other'")
-    await shop.connection.commit()
+async def test_another_apps_rows_are_left_alone(notes_app: NotesApp) -> None:
+    await notes_app.write("ana", 1)
+    await notes_app.connection.execute("UPDATE qbull_outbox SET app = 'other'")
+    await notes_app.connection.commit()
 
-    assert await step(shop) == (0, 0)
-    assert await shop.left() == 1
+    assert await step(notes_app) == (0, 0)
+    assert await notes_app.left() == 1
 
 
 async def test_a_frozen_relay_is_cut_off_and_its_rows_are_shipped_by_another(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    notes_app: NotesApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "IDLE_TRANSACTION_TIMEOUT", "200ms")
     held = asyncio.Event()
@@ -249,41 +253,41 @@ async def test_a_frozen_relay_is_cut_off_and_its_rows_are_shipped_by_another(
         await asyncio.sleep(3600)
         raise AssertionError
 
-    await shop.write("ana", 1, 2)
-    async with relaying(shop, freeze):
+    await notes_app.write("ana", 1, 2)
+    async with relaying(notes_app, freeze):
         await held.wait()
-        async with relaying(shop):
-            await eventually(shop.is_empty)
+        async with relaying(notes_app):
+            await eventually(notes_app.is_empty)
 
-    assert await shop.enqueued() == {"ana": [1, 2]}
+    assert await notes_app.enqueued() == {"ana": [1, 2]}
 
 
 async def test_a_database_without_tables_is_said_once_and_looked_at_again(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    notes_app: NotesApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(relay, "UNMIGRATED_POLL_SECONDS", 0.01)
-    await shop.connection.execute("ALTER TABLE qbull_outbox RENAME TO elsewhere")
-    await shop.connection.commit()
+    await notes_app.connection.execute("ALTER TABLE qbull_outbox RENAME TO elsewhere")
+    await notes_app.connection.commit()
 
     with caplog.at_level(logging.INFO, "qbull"):
-        async with relaying(shop):
+        async with relaying(notes_app):
             await eventually(lambda: says(caplog, "has no table qbull_outbox"))
-            await shop.connection.execute("ALTER TABLE elsewhere RENAME TO qbull_outbox")
-            await shop.write("ana", 1)
-            await eventually(shop.is_empty)
+            await notes_app.connection.execute("ALTER TABLE elsewhere RENAME TO qbull_outbox")
+            await notes_app.write("ana", 1)
+            await eventually(notes_app.is_empty)
 
     assert sum("has no table qbull_outbox" in record.message for record in caplog.records) == 1
-    assert await shop.enqueued() == {"ana": [1]}
+    assert await notes_app.enqueued() == {"ana": [1]}
 
 
 async def test_rows_wait_while_redis_is_away(
-    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    notes_app: NotesApp, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Node(tmp_path / "node", COMMON + "appendonly yes\n")
     node.start()
     wait_for(node.answers)
     other = qbull.App(f"redis://:{node.password}@{node.place}/0", prefix="test")
-    there = Shop(other, shop.database, shop.connection)
+    there = NotesApp(other, notes_app.database, notes_app.connection)
 
     async with relaying(there):
         await there.write("ana", 1)
@@ -306,53 +310,53 @@ async def test_rows_wait_while_redis_is_away(
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
 async def test_a_restarted_database_is_found_again(
-    shop: Shop, postgres: Postgres, how: signal.Signals, caplog: pytest.LogCaptureFixture
+    notes_app: NotesApp, postgres: Postgres, how: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with relaying(shop):
-        await shop.write("ana", 1)
-        await eventually(shop.is_empty)
+    async with relaying(notes_app):
+        await notes_app.write("ana", 1)
+        await eventually(notes_app.is_empty)
         postgres.stop(how)
         await eventually(lambda: says(caplog, "work goes on when it is back"))
         postgres.start()
-        async with await AsyncConnection.connect(shop.database) as shop.connection:
-            await shop.write("ana", 2)
-            await eventually(shop.is_empty)
+        async with await AsyncConnection.connect(notes_app.database) as notes_app.connection:
+            await notes_app.write("ana", 2)
+            await eventually(notes_app.is_empty)
 
-    assert await shop.enqueued() == {"ana": [1, 2]}
+    assert await notes_app.enqueued() == {"ana": [1, 2]}
     assert sum("PostgreSQL is back after" in record.message for record in caplog.records) == 1
 
 
 async def test_a_frozen_database_does_not_hold_the_relay(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    notes_app: NotesApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(relay, "RELAY_STEP_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(relay, "RELAY_POLL_SECONDS", 0.1)
 
-    async with relaying(shop):
-        await shop.write("ana", 1)
-        await eventually(shop.is_empty)
-        backends = await eventually(lambda: relay_backends(shop))
+    async with relaying(notes_app):
+        await notes_app.write("ana", 1)
+        await eventually(notes_app.is_empty)
+        backends = await eventually(lambda: relay_backends(notes_app))
         for pid in backends:
             os.kill(pid, signal.SIGSTOP)
         await eventually(lambda: says(caplog, "work goes on when it is back"))
-        await shop.write("ana", 2)
-        await eventually(shop.is_empty)
+        await notes_app.write("ana", 2)
+        await eventually(notes_app.is_empty)
         for pid in backends:
             os.kill(pid, signal.SIGCONT)
 
-    assert await shop.enqueued() == {"ana": [1, 2]}
+    assert await notes_app.enqueued() == {"ana": [1, 2]}
 
 
-async def test_commit_to_start_takes_milliseconds_when_idle(shop: Shop) -> None:
+async def test_commit_to_start_takes_milliseconds_when_idle(notes_app: NotesApp) -> None:
     """No timed test: it must only not wait for the next look, which is a second away."""
     relay_looks = relay.RELAY_POLL_SECONDS
-    async with shop.app.worker(), relaying(shop):
-        await shop.write("warm", 0)
-        await eventually(shop.is_empty)
+    async with notes_app.app.worker(), relaying(notes_app):
+        await notes_app.write("warm", 0)
+        await eventually(notes_app.is_empty)
         seen.clear()
         began = time.monotonic()
         for number in range(10):
-            await shop.write("ana", number)
+            await notes_app.write("ana", number)
             await eventually(lambda number=number: ran(number))
         took = time.monotonic() - began
 
@@ -363,23 +367,23 @@ async def ran(number: int) -> bool:
     return ("ana", number) in seen
 
 
-async def enqueued_so_far(shop: Shop, count: int) -> bool:
-    return (await shop.queue.stats()).totals.get("enqueued", 0) >= count
+async def enqueued_so_far(notes_app: NotesApp, count: int) -> bool:
+    return (await notes_app.queue.stats()).totals.get("enqueued", 0) >= count
 
 
-async def so_many_are_left(shop: Shop, count: int) -> bool:
-    return await shop.left() == count
+async def so_many_are_left(notes_app: NotesApp, count: int) -> bool:
+    return await notes_app.left() == count
 
 
 async def says(caplog: pytest.LogCaptureFixture, text: str) -> bool:
     return any(text in record.message for record in caplog.records)
 
 
-async def relay_backends(shop: Shop) -> list[int]:
+async def relay_backends(notes_app: NotesApp) -> list[int]:
     """The processes of the database that serve the relay."""
-    cursor = await shop.connection.execute(
+    cursor = await notes_app.connection.execute(
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'qbull relay' AND datname = current_database()"
     )
     found = [row[0] for row in await cursor.fetchall()]
-    await shop.connection.rollback()
+    await notes_app.connection.rollback()
     return found

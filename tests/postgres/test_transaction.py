@@ -11,8 +11,8 @@ import psycopg
 import psycopg.rows
 import pytest
 import sqlalchemy
+from django_project import open_django_project
 from psycopg import AsyncConnection
-from site_of_django import open_site
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -175,7 +175,7 @@ def test_sqlalchemy_synchronous(task: Task, database: str) -> None:
 
 
 def test_django(task: Task, database: str) -> None:
-    open_site(database)
+    open_django_project(database)
     from django.db import connection, transaction
 
     with transaction.atomic():

@@ -86,9 +86,9 @@ class Load:
     """What comes in: about so many jobs a second, of every kind."""
 
     def __init__(self, rate: float) -> None:
-        import mill
+        import soak_app
 
-        self.mill, self.rate = mill, rate
+        self.soak_app, self.rate = soak_app, rate
         self.sent = 0
         self.numbers = count(1)
 
@@ -102,32 +102,34 @@ class Load:
 
     async def flood(self) -> None:
         """Threads for every slot, buffers for a whole backlog."""
-        await self.mill.thread.enqueue_many([{"milliseconds": 200}] * 100)
+        await self.soak_app.thread.enqueue_many([{"milliseconds": 200}] * 100)
         while self.sent < FLOOD:
             await self.burst(1000)
 
     async def burst(self, many: int) -> None:
         import qbull
 
-        mill, n = self.mill, next(self.numbers)
-        await mill.turn.enqueue_many([{"number": i} for i in range(many // 2)])
+        soak_app, n = self.soak_app, next(self.numbers)
+        await soak_app.turn.enqueue_many([{"number": i} for i in range(many // 2)])
         await asyncio.gather(
-            *(mill.step.enqueue(key=f"k{(n * 7 + i) % 500}", number=n * 100 + i) for i in range(many // 4)),
-            *(mill.gather.enqueue(i) for i in range(many // 10)),
-            *(mill.turn.options(delay=0.5).enqueue(i) for i in range(many // 10)),
-            *(mill.thread.enqueue(i) for i in range(2)),
-            mill.slow.enqueue(n), mill.unique.enqueue(n // 20), mill.report.enqueue(n),
+            *(soak_app.step.enqueue(key=f"k{(n * 7 + i) % 500}", number=n * 100 + i) for i in range(many // 4)),
+            *(soak_app.gather.enqueue(i) for i in range(many // 10)),
+            *(soak_app.turn.options(delay=0.5).enqueue(i) for i in range(many // 10)),
+            *(soak_app.thread.enqueue(i) for i in range(2)),
+            soak_app.slow.enqueue(n), soak_app.unique.enqueue(n // 20), soak_app.report.enqueue(n),
         )  # fmt: skip
         self.sent += many + 5
         if n % 5 == 0:
-            await (await mill.process.enqueue(n)).result(timeout=60)
-            stopped = await mill.wait.options(delay=30).enqueue(1)
+            await (await soak_app.process.enqueue(n)).result(timeout=60)
+            stopped = await soak_app.wait.options(delay=30).enqueue(1)
             await stopped.cancel()
-            running = await mill.wait.enqueue(30)
+            running = await soak_app.wait.enqueue(30)
             await running.cancel()
-            await mill.late.enqueue()
+            await soak_app.late.enqueue()
             flow = qbull.chain(
-                mill.turn.step(n), qbull.group(mill.turn.step(1), mill.turn.step(2)), mill.sum_up.step()
+                soak_app.turn.step(n),
+                qbull.group(soak_app.turn.step(1), soak_app.turn.step(2)),
+                soak_app.sum_up.step(),
             )
             await (await flow.enqueue()).result(timeout=60)
 
@@ -283,8 +285,8 @@ async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outc
     output = directory / "serve.out"
     try:
         async with (
-            running(["worker", "mill:app"], environment, directory / "worker.out") as worker,
-            running(["serve", "mill:app", "--port", "0"], environment, output) as api,
+            running(["worker", "soak_app:app"], environment, directory / "worker.out") as worker,
+            running(["serve", "soak_app:app", "--port", "0"], environment, output) as api,
         ):
             address = (await wait_for(lambda: said(output, r"http://[\d.]+:\d+"))).group()
             await wait_for(lambda: said(directory / "worker.out", "."))
@@ -303,14 +305,14 @@ async def soak(seconds: float, rate: float, leak: bool, directory: Path) -> Outc
                     if job.done():
                         job.result()
             assert child_of(worker.pid) == pids["worker"], "the worker process was replaced meanwhile"
-            await drain(load.mill)
+            await drain(load.soak_app)
         from conftest import every_fault, strays
 
         faults = await every_fault(store) + [
             f"a name without a lifetime: {name}" for name in await strays(store)
         ]
     finally:
-        await load.mill.app.close()
+        await load.soak_app.app.close()
         await store.close()
         await asyncio.to_thread(embedded.close)
     return Outcome(samples, seconds, load.sent, visitor.answers, visitor.refusals, faults)
@@ -320,9 +322,9 @@ async def said(file: Path, pattern: str) -> re.Match[str] | None:
     return re.search(pattern, file.read_text()) if file.exists() else None
 
 
-async def drain(mill: Any) -> None:
+async def drain(soak_app: Any) -> None:
     """Wait until nothing is left to do."""
-    queues = (mill.plain, mill.keyed, mill.limited)
+    queues = (soak_app.plain, soak_app.keyed, soak_app.limited)
 
     async def none_left() -> bool:
         stats = [await queue.stats() for queue in queues]

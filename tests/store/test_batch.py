@@ -9,7 +9,7 @@ import pytest
 from qbull.store.batch import MIN_SPLIT_CALLS, Batcher
 
 
-class Line:
+class RecordingSender:
     """What a batcher sends to; it answers when it is told to."""
 
     def __init__(self) -> None:
@@ -37,90 +37,90 @@ async def start(batcher: Batcher[int, int], items: range) -> list[asyncio.Task[i
 
 
 async def test_the_first_goes_at_once_and_the_others_go_together() -> None:
-    line = Line()
-    batcher = Batcher(line.send, 500, in_order=True)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
 
     tasks = await start(batcher, range(10))
-    assert [items for items, _ in line.flights] == [[0]]
+    assert [items for items, _ in sender.flights] == [[0]]
 
-    await line.land()
-    assert [items for items, _ in line.flights] == [list(range(1, 10))]
+    await sender.land()
+    assert [items for items, _ in sender.flights] == [list(range(1, 10))]
 
-    await line.land()
+    await sender.land()
     assert await asyncio.gather(*tasks) == [-n for n in range(10)]
 
 
 async def test_with_many_callers_two_batches_are_in_flight() -> None:
-    line = Line()
-    batcher = Batcher(line.send, 500, in_order=False)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=False)
 
     tasks = await start(batcher, range(3 * MIN_SPLIT_CALLS))
-    await line.land()
+    await sender.land()
     tasks += await start(batcher, range(3 * MIN_SPLIT_CALLS, 6 * MIN_SPLIT_CALLS))
 
-    assert len(line.flights) == 2
-    while line.flights:
-        await line.land()
+    assert len(sender.flights) == 2
+    while sender.flights:
+        await sender.land()
     assert await asyncio.gather(*tasks) == [-n for n in range(6 * MIN_SPLIT_CALLS)]
 
 
 async def test_in_order_there_is_never_more_than_one() -> None:
-    line = Line()
-    batcher = Batcher(line.send, 500, in_order=True)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
 
     tasks = await start(batcher, range(3 * MIN_SPLIT_CALLS))
-    await line.land()
+    await sender.land()
     tasks += await start(batcher, range(3 * MIN_SPLIT_CALLS, 6 * MIN_SPLIT_CALLS))
 
-    assert len(line.flights) == 1
-    while line.flights:
-        await line.land()
+    assert len(sender.flights) == 1
+    while sender.flights:
+        await sender.land()
     await asyncio.gather(*tasks)
 
 
 async def test_a_batch_is_not_larger_than_it_may_be() -> None:
-    line = Line()
-    batcher = Batcher(line.send, 4, in_order=True)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 4, in_order=True)
     tasks = await start(batcher, range(10))
 
     sizes = []
-    while line.flights:
-        sizes.append(len(line.flights[0][0]))
-        await line.land()
+    while sender.flights:
+        sizes.append(len(sender.flights[0][0]))
+        await sender.land()
 
     assert sizes == [1, 4, 4, 1]
     await asyncio.gather(*tasks)
 
 
 async def test_an_error_reaches_everybody_in_its_batch_and_nobody_else() -> None:
-    line = Line()
-    batcher = Batcher(line.send, 500, in_order=True)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
     (first,) = await start(batcher, range(1))
     others = await start(batcher, range(1, 4))
-    await line.land()
+    await sender.land()
 
-    line.flights.pop(0)[1].set_exception(ConnectionError("away"))
+    sender.flights.pop(0)[1].set_exception(ConnectionError("away"))
     outcomes = await asyncio.gather(*others, return_exceptions=True)
 
     assert await first == 0
     assert [type(outcome) for outcome in outcomes] == [ConnectionError] * 3
     (after,) = await start(batcher, range(9, 10))
-    await line.land()
+    await sender.land()
     assert await after == -9
 
 
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_a_caller_that_gives_up_holds_up_nobody(in_order: bool) -> None:
-    line = Line()
-    batcher = Batcher(line.send, 500, in_order=in_order)
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=in_order)
     tasks = await start(batcher, range(5))
 
     tasks[0].cancel()
     tasks[2].cancel()
     for _ in range(3):
         await asyncio.sleep(0)
-    while line.flights:
-        await line.land()
+    while sender.flights:
+        await sender.land()
 
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [outcome for outcome in outcomes if isinstance(outcome, int)] == [-1, -3, -4]

@@ -70,7 +70,7 @@ class Mortal:
         return answer
 
 
-class World:
+class FlowSystem:
     """Two queues of several partitions, whose jobs are run by hand."""
 
     def __init__(self, app: qbull.App, store: Store, deaths: Iterator[tuple[int, bool]]) -> None:
@@ -222,29 +222,29 @@ async def _live(url: str, drawn: Any, deaths: list[tuple[int, bool]]) -> None:
     await store.open()
     await store.server.call("FLUSHALL")
     try:
-        world = World(app, store, iter(deaths))
-        written = world.write(drawn)
+        system = FlowSystem(app, store, iter(deaths))
+        written = system.write(drawn)
         whole = written if not isinstance(written, Step) else qbull.chain(written)
 
-        flow = await world.mortal(whole.enqueue)
-        begun = flow is not None or any([await inspect_all(p) for p in await world.partitions()])
+        flow = await system.mortal(whole.enqueue)
+        begun = flow is not None or any([await inspect_all(p) for p in await system.partitions()])
         while True:
-            await world.tell()
-            if not await world.run_some():
+            await system.tell()
+            if not await system.run_some():
                 break
 
         if begun:
-            check(world, whole, await states(world))
+            check(system, whole, await states(system))
         assert await every_fault(store) == []
         assert await strays(store) == []
     finally:
         await app.close()
 
 
-def check(world: World, whole: Any, seen: dict[int, str]) -> None:
+def check(system: FlowSystem, whole: Any, seen: dict[int, str]) -> None:
     oracle = Oracle()
-    oracle.walk(whole, [], "stop", dict(world.steps))
-    for number, (step, outcome) in enumerate(world.steps):
+    oracle.walk(whole, [], "stop", dict(system.steps))
+    for number, (step, outcome) in enumerate(system.steps):
         expected = oracle.ends[step]
         if (outcome == "remove" and step in oracle.runs) or expected == {"not needed"}:
             assert number not in seen
@@ -252,8 +252,8 @@ def check(world: World, whole: Any, seen: dict[int, str]) -> None:
             assert seen[number] in expected, (number, seen[number], expected)
         else:
             raise AssertionError(f"job {number} is lost; expected {expected}")
-    should = {number for number, (step, _) in enumerate(world.steps) if step in oracle.runs}
-    assert Counter(world.ran) == Counter(should)
+    should = {number for number, (step, _) in enumerate(system.steps) if step in oracle.runs}
+    assert Counter(system.ran) == Counter(should)
 
 
 async def inspect_all(partition: Partition) -> list[Any]:
@@ -264,9 +264,9 @@ async def inspect_all(partition: Partition) -> list[Any]:
     ]
 
 
-async def states(world: World) -> dict[int, str]:
+async def states(system: FlowSystem) -> dict[int, str]:
     found: dict[int, str] = {}
-    for partition in await world.partitions():
+    for partition in await system.partitions():
         for job in await inspect_all(partition):
             found[qbull.core.codec.decode_untyped(job.body().payload)["number"]] = job.state  # type: ignore[attr-defined]
     return found

@@ -35,7 +35,7 @@ from qbull.store.verbs.move import PartitionMoves
 FLOW = "f10w"
 
 
-class Bench:
+class FlowDriver:
     """A queue of two partitions whose jobs have their ids from these, and flows of it."""
 
     def __init__(self, store: Store, driver: PartitionDriver) -> None:
@@ -44,7 +44,7 @@ class Bench:
         self.flows = FlowStore(store)
 
     @classmethod
-    async def open(cls, store: Store, **settings: Any) -> Bench:
+    async def open(cls, store: Store, **settings: Any) -> FlowDriver:
         return cls(store, await PartitionDriver.open(store, partitions=2, **settings))
 
     def driver(self, number: int) -> PartitionDriver:
@@ -89,47 +89,47 @@ class Bench:
 
 
 async def test_who_waits_is_planted_first_and_the_rest_is_noted_with_it(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
 
-    await bench.flows._enqueue_next(plan, store.server, first=True)  # and then its process dies
+    await flow_driver.flows._enqueue_next(plan, store.server, first=True)  # and then its process dies
 
-    assert (await bench.state(1, parent), await bench.state(0, child)) == ("delayed", None)
-    assert await bench.notes(1) == 1
-    await bench.ship()
-    assert await bench.state(0, child) == "waiting"
-    assert (await bench.notes(0), await bench.notes(1)) == (0, 0)
+    assert (await flow_driver.state(1, parent), await flow_driver.state(0, child)) == ("delayed", None)
+    assert await flow_driver.notes(1) == 1
+    await flow_driver.ship()
+    assert await flow_driver.state(0, child) == "waiting"
+    assert (await flow_driver.notes(0), await flow_driver.notes(1)) == (0, 0)
 
 
 async def test_planting_twice_adds_nothing_even_when_the_job_has_been_forgotten(store: Store) -> None:
     from qbull.config import Keep
 
-    bench = await Bench.open(store, keep=Keep(completed=0))
-    plan, _, parent = bench.pair()
-    assert await bench.flows.start(plan, None)
-    await bench.driver(0).complete_together()
-    await bench.ship()
+    flow_driver = await FlowDriver.open(store, keep=Keep(completed=0))
+    plan, _, parent = flow_driver.pair()
+    assert await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(0).complete_together()
+    await flow_driver.ship()
 
-    await bench.flows.enqueue_rest(plan.after(1))  # by somebody who has read the note before
+    await flow_driver.flows.enqueue_rest(plan.after(1))  # by somebody who has read the note before
 
-    assert (await bench.driver(0).counts()).total == 0
-    assert await bench.state(1, parent) == "waiting"
+    assert (await flow_driver.driver(0).counts()).total == 0
+    assert await flow_driver.state(1, parent) == "waiting"
 
 
 async def test_the_end_of_a_job_is_noted_with_it_and_told_once(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    await bench.driver(0).complete_together()
-    assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(0).complete_together()
+    assert (await flow_driver.notes(0), await flow_driver.state(1, parent)) == (1, "delayed")
 
-    await bench.ship()
+    await flow_driver.ship()
     told = DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "c", b"", DONE)
-    words = await deliver_endings(bench.driver(1).partition, [told])
+    words = await deliver_endings(flow_driver.driver(1).partition, [told])
 
     assert words == ["known"]
-    assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
-    [(letter, facts)] = await dependencies_of(bench.driver(1).partition, parent)
+    assert (await flow_driver.notes(0), await flow_driver.state(1, parent)) == (0, "waiting")
+    [(letter, facts)] = await dependencies_of(flow_driver.driver(1).partition, parent)
     assert (letter, facts.id, facts.result) == ("c", child, b"1")
 
 
@@ -140,10 +140,10 @@ async def test_the_end_of_a_job_is_noted_with_it_and_told_once(store: Store) -> 
 async def test_whatever_way_a_job_ends_those_that_wait_for_it_hear_of_it(
     store: Store, word: str, end: str
 ) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    driver = bench.driver(0)
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    driver = flow_driver.driver(0)
 
     if word == "remove":
         assert await driver.remove(child) == ["removed"]
@@ -153,100 +153,100 @@ async def test_whatever_way_a_job_ends_those_that_wait_for_it_hear_of_it(
     else:
         [delivery] = await driver.fetch()
         await driver.settle(delivery, 0, word)
-    await bench.ship()
+    await flow_driver.ship()
 
-    assert await bench.state(1, parent) == end
+    assert await flow_driver.state(1, parent) == end
 
 
 async def test_a_job_that_kills_its_workers_is_an_end_too(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    driver = bench.driver(0)
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    driver = flow_driver.driver(0)
 
     for n in range(3):
         [delivery] = await driver.fetch(f"w{n}")
         await driver.partition.reclaim(f"w{n}", DONE, [delivery.position])
-    await bench.ship()
+    await flow_driver.ship()
 
-    assert await bench.state(1, parent) == "failed"
+    assert await flow_driver.state(1, parent) == "failed"
 
 
 async def test_one_that_is_stopped_goes_on_when_the_other_has_been_retried(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    await bench.driver(0).fail(child)
-    await bench.ship()
-    assert await bench.state(1, parent) == "failed"
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(0).fail(child)
+    await flow_driver.ship()
+    assert await flow_driver.state(1, parent) == "failed"
 
-    await bench.driver(0).retry(child)
-    await bench.driver(0).complete_together()
-    await bench.ship()
+    await flow_driver.driver(0).retry(child)
+    await flow_driver.driver(0).complete_together()
+    await flow_driver.ship()
 
-    assert await bench.state(1, parent) == "waiting"
-    assert (await bench.driver(1).counts()).failed == 0
+    assert await flow_driver.state(1, parent) == "waiting"
+    assert (await flow_driver.driver(1).counts()).failed == 0
 
 
 async def test_an_old_message_of_a_failure_does_no_lasting_harm(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    await bench.driver(0).fail(child)
-    await bench.ship()
-    await bench.driver(0).retry(child)
-    await bench.driver(1).retry(parent)
-    assert await bench.state(1, parent) == "delayed"
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(0).fail(child)
+    await flow_driver.ship()
+    await flow_driver.driver(0).retry(child)
+    await flow_driver.driver(1).retry(parent)
+    assert await flow_driver.state(1, parent) == "delayed"
 
     await deliver_endings(
-        bench.driver(1).partition,
+        flow_driver.driver(1).partition,
         [DependencyEnding(b"", Dependent("q", parent, None, 0), FLOW, "f", b"", DONE)],
     )
-    await bench.driver(0).complete_together()
-    await bench.ship()
+    await flow_driver.driver(0).complete_together()
+    await flow_driver.ship()
 
-    assert await bench.state(1, parent) == "waiting"
+    assert await flow_driver.state(1, parent) == "waiting"
 
 
 async def test_a_message_of_another_flow_is_not_heard(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
 
     words = await deliver_endings(
-        bench.driver(1).partition,
+        flow_driver.driver(1).partition,
         [DependencyEnding(b"", Dependent("q", parent, None, 0), "other", "c", b"", DONE)],
     )
 
-    assert (words, await bench.state(1, parent)) == (["known"], "delayed")
+    assert (words, await flow_driver.state(1, parent)) == (["known"], "delayed")
 
 
 async def test_what_nobody_waits_for_any_more_is_dropped(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    await bench.driver(1).remove(parent)
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(1).remove(parent)
 
-    await bench.driver(0).complete_together()
-    await bench.ship()
+    await flow_driver.driver(0).complete_together()
+    await flow_driver.ship()
 
-    assert await bench.notes(0) == 0
+    assert await flow_driver.notes(0) == 0
 
 
 async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    moves = PartitionMoves(store, bench.settings)
-    await repartition(store, bench.settings, 3)
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    moves = PartitionMoves(store, flow_driver.settings)
+    await repartition(store, flow_driver.settings, 3)
     await moves.all_steps()
 
-    await bench.driver(0).complete_together()
-    assert await bench.state(1, parent) is None
-    await bench.ship()
+    await flow_driver.driver(0).complete_together()
+    assert await flow_driver.state(1, parent) is None
+    await flow_driver.ship()
 
-    layout = await store.layout(bench.settings)
-    home = store.partition(bench.settings, layout.home_of_id(parent))
+    layout = await store.layout(flow_driver.settings)
+    home = store.partition(flow_driver.settings, layout.home_of_id(parent))
     found = await inspect.find(home, parent)
     assert found is not None and found.state == "waiting"
     assert [letter for letter, _ in await dependencies_of(home, parent)] == ["c"]
@@ -254,63 +254,63 @@ async def test_one_that_waits_is_found_where_it_was_moved(store: Store) -> None:
 
 
 async def test_one_that_is_being_moved_is_told_when_it_is_there(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    layout = await repartition(store, bench.settings, 3)
-    await store.server.script("move_out", bench.driver(1).partition.base, 0, 100)
-    await bench.driver(0).complete_together()
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    layout = await repartition(store, flow_driver.settings, 3)
+    await store.server.script("move_out", flow_driver.driver(1).partition.base, 0, 100)
+    await flow_driver.driver(0).complete_together()
 
-    again = await bench.flows.dispatch(bench.driver(0).partition)
+    again = await flow_driver.flows.dispatch(flow_driver.driver(0).partition)
     assert again is not None
-    await PartitionMoves(store, bench.settings).all_steps()
-    assert await bench.flows.dispatch(bench.driver(0).partition) is None
+    await PartitionMoves(store, flow_driver.settings).all_steps()
+    assert await flow_driver.flows.dispatch(flow_driver.driver(0).partition) is None
 
-    home = store.partition(bench.settings, layout.home_of_id(parent))
+    home = store.partition(flow_driver.settings, layout.home_of_id(parent))
     found = await inspect.find(home, parent)
     assert found is not None and found.state == "waiting"
 
 
 async def test_what_was_planted_before_a_repartitioning_is_not_planted_again_after_it(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, _ = bench.pair()
-    await bench.flows.start(plan, None)
-    layout = await repartition(store, bench.settings, 3)
+    flow_driver = await FlowDriver.open(store)
+    plan, child, _ = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    layout = await repartition(store, flow_driver.settings, 3)
 
     await FlowStore(store).enqueue_rest(plan.after(1))
 
-    home = store.partition(bench.settings, layout.home_of_id(child))
+    home = store.partition(flow_driver.settings, layout.home_of_id(child))
     assert await inspect.find(home, child) is None
-    assert await bench.state(0, child) == "waiting"
+    assert await flow_driver.state(0, child) == "waiting"
 
 
 async def test_a_flow_begun_in_a_closed_partition_goes_to_where_its_keys_are_now(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
-    await bench.flows._queue("q")  # it knows the old layout
-    layout = await repartition(store, bench.settings, 3)
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
+    await flow_driver.flows._queue("q")  # it knows the old layout
+    layout = await repartition(store, flow_driver.settings, 3)
 
-    assert await bench.flows.start(plan, None)
+    assert await flow_driver.flows.start(plan, None)
 
     for id, state in ((parent, "delayed"), (child, "waiting")):
-        found = await inspect.find(store.partition(bench.settings, layout.home_of_id(id)), id)
+        found = await inspect.find(store.partition(flow_driver.settings, layout.home_of_id(id)), id)
         assert found is not None and found.state == state
-    await PartitionMoves(store, bench.settings).all_steps()
+    await PartitionMoves(store, flow_driver.settings).all_steps()
 
 
 async def test_a_group_of_thousands_is_one_call_for_each_some_hundred(store: Store) -> None:
-    bench = await Bench.open(store)
+    flow_driver = await FlowDriver.open(store)
     parent, children = new_id(1), [new_id(0) for _ in range(1200)]
-    seeds = [bench.seed(parent, awaits=[Dependency("q", id, "task") for id in children])]
-    seeds += [bench.seed(id, tells=[Dependent("q", parent, None, n)]) for n, id in enumerate(children)]
-    await bench.flows.start(FlowPlan(FLOW, seeds), None)
+    seeds = [flow_driver.seed(parent, awaits=[Dependency("q", id, "task") for id in children])]
+    seeds += [flow_driver.seed(id, tells=[Dependent("q", parent, None, n)]) for n, id in enumerate(children)]
+    await flow_driver.flows.start(FlowPlan(FLOW, seeds), None)
 
-    while (await bench.driver(0).counts()).waiting:
-        await bench.driver(0).complete_together()
-    while await bench.flows.dispatch(bench.driver(0).partition) is not None:
+    while (await flow_driver.driver(0).counts()).waiting:
+        await flow_driver.driver(0).complete_together()
+    while await flow_driver.flows.dispatch(flow_driver.driver(0).partition) is not None:
         pass
 
-    assert await bench.state(1, parent) == "waiting"
+    assert await flow_driver.state(1, parent) == "waiting"
 
 
 async def test_the_jobs_of_a_group_that_go_to_one_partition_are_planted_in_one_step(
@@ -335,8 +335,8 @@ async def test_the_jobs_of_a_group_that_go_to_one_partition_are_planted_in_one_s
 
 
 async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, child, parent = bench.pair()
+    flow_driver = await FlowDriver.open(store)
+    plan, child, parent = flow_driver.pair()
     body = ExtendedBody("task", b"x" * 100_000, flow=FLOW, tells=[Dependent("q", parent, None, 0)])
     seed = plan.seeds[1]
     large = FlowJobSeed(
@@ -349,25 +349,25 @@ async def test_a_note_is_small_though_the_arguments_were_large(store: Store) -> 
             with_flow_flags(pack(body, priority=5, lane=b""), HAS_DEPENDENTS_FLAG),
         )
     )
-    await bench.flows.start(FlowPlan(FLOW, [plan.seeds[0], large]), None)
+    await flow_driver.flows.start(FlowPlan(FLOW, [plan.seeds[0], large]), None)
 
-    await bench.driver(0).complete_together()
-    name = bench.driver(0).partition.base + "outgoing"
+    await flow_driver.driver(0).complete_together()
+    name = flow_driver.driver(0).partition.base + "outgoing"
     size = await store.server.call("MEMORY", "USAGE", name)
-    await bench.ship()
+    await flow_driver.ship()
 
     assert size < 5000
-    assert await bench.state(1, parent) == "waiting"
+    assert await flow_driver.state(1, parent) == "waiting"
 
 
 async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    name = bench.driver(1).partition.base + "job:" + parent
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    name = flow_driver.driver(1).partition.base + "job:" + parent
     await store.server.call("HSET", name, "left", 2)
 
-    faults = await check_integrity(bench.driver(1).partition)
+    faults = await check_integrity(flow_driver.driver(1).partition)
     await store.server.call("HSET", name, "left", 1)
 
     assert [
@@ -381,48 +381,48 @@ async def test_the_audit_finds_a_job_that_would_wait_for_ever(store: Store) -> N
 async def test_a_message_that_was_lost_with_its_server_is_asked_for(
     store: Store, word: str, state: str
 ) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    [delivery] = await bench.driver(0).fetch()
-    await bench.driver(0).settle(delivery, 0, word)
-    await store.server.call("DEL", bench.driver(0).partition.base + "outgoing")
-    await bench.ship()
-    assert await bench.state(1, parent) == "delayed"
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    [delivery] = await flow_driver.driver(0).fetch()
+    await flow_driver.driver(0).settle(delivery, 0, word)
+    await store.server.call("DEL", flow_driver.driver(0).partition.base + "outgoing")
+    await flow_driver.ship()
+    assert await flow_driver.state(1, parent) == "delayed"
 
-    after = await bench.flows.recheck(bench.driver(1).partition, 0)
+    after = await flow_driver.flows.recheck(flow_driver.driver(1).partition, 0)
 
-    assert (after, await bench.state(1, parent)) == (0, state)
+    assert (after, await flow_driver.state(1, parent)) == (0, state)
 
 
 async def test_asking_again_for_what_still_runs_changes_nothing(store: Store) -> None:
-    bench = await Bench.open(store)
-    plans = [bench.pair() for _ in range(12)]
+    flow_driver = await FlowDriver.open(store)
+    plans = [flow_driver.pair() for _ in range(12)]
     for plan, _, _ in plans:
-        await bench.flows.start(FlowPlan(plan.seeds[0].id[-8:], plan.seeds), None)
+        await flow_driver.flows.start(FlowPlan(plan.seeds[0].id[-8:], plan.seeds), None)
 
-    after = await bench.flows.recheck(bench.driver(1).partition, 0)
-    again = await bench.flows.recheck(bench.driver(1).partition, after)
+    after = await flow_driver.flows.recheck(flow_driver.driver(1).partition, 0)
+    again = await flow_driver.flows.recheck(flow_driver.driver(1).partition, after)
 
     assert (after, again) == (10, 0)
-    assert (await bench.driver(1).counts()).delayed == 12
+    assert (await flow_driver.driver(1).counts()).delayed == 12
 
 
 @pytest.mark.parametrize("courier", ["", "one"])
 async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_them(
     store: Store, monkeypatch: pytest.MonkeyPatch, courier: str
 ) -> None:
-    bench = await Bench.open(store)
-    dead, script, tried = bench.driver(1).partition.base, Server.script, list[str]()
+    flow_driver = await FlowDriver.open(store)
+    dead, script, tried = flow_driver.driver(1).partition.base, Server.script, list[str]()
     here, there = new_id(0), [new_id(1) for _ in range(5)]
     for n, parent in enumerate([*there, here]):
         child, flow = new_id(0), f"{FLOW}{n}"
         seeds = [
-            bench.seed(parent, awaits=[Dependency("q", child, "task")], flow=flow),
-            bench.seed(child, tells=[Dependent("q", parent, None, 0)], flow=flow),
+            flow_driver.seed(parent, awaits=[Dependency("q", child, "task")], flow=flow),
+            flow_driver.seed(child, tells=[Dependent("q", parent, None, 0)], flow=flow),
         ]
-        await bench.flows.start(FlowPlan(flow, seeds), None)
-        await bench.driver(0).complete_together()
+        await flow_driver.flows.start(FlowPlan(flow, seeds), None)
+        await flow_driver.driver(0).complete_together()
 
     async def away(self: Server, name: str, key: str, *args: Any) -> Any:
         if (name, key) == ("flow_deliver", dead):
@@ -434,37 +434,37 @@ async def test_notes_for_a_partition_that_is_away_do_not_hold_up_those_behind_th
     with monkeypatch.context() as outage:
         outage.setattr(Server, "script", away)
         with pytest.raises(ServerAway):
-            await bench.flows.dispatch(bench.driver(0).partition, courier)
-    assert (await bench.notes(0), await bench.state(0, here), len(tried)) == (5, "waiting", 1)
+            await flow_driver.flows.dispatch(flow_driver.driver(0).partition, courier)
+    assert (await flow_driver.notes(0), await flow_driver.state(0, here), len(tried)) == (5, "waiting", 1)
 
-    while await bench.flows.dispatch(bench.driver(0).partition, courier) is not None:
+    while await flow_driver.flows.dispatch(flow_driver.driver(0).partition, courier) is not None:
         pass
-    assert [await bench.state(1, parent) for parent in there] == ["waiting"] * 5
+    assert [await flow_driver.state(1, parent) for parent in there] == ["waiting"] * 5
 
 
 async def test_one_courier_at_a_time_and_another_when_that_one_has_gone(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
-    await bench.driver(0).complete_together()
-    source = bench.driver(0).partition
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
+    await flow_driver.driver(0).complete_together()
+    source = flow_driver.driver(0).partition
     await store.server.script("flow_outbox", source.base, "first", 10_000, 100, "-")  # and then it dies
 
-    assert await bench.flows.dispatch(source, "second") is not None
-    assert (await bench.notes(0), await bench.state(1, parent)) == (1, "delayed")
+    assert await flow_driver.flows.dispatch(source, "second") is not None
+    assert (await flow_driver.notes(0), await flow_driver.state(1, parent)) == (1, "delayed")
     await store.server.call("DEL", source.base + "courier")
-    assert await bench.flows.dispatch(source, "second") is None
+    assert await flow_driver.flows.dispatch(source, "second") is None
 
-    assert (await bench.notes(0), await bench.state(1, parent)) == (0, "waiting")
+    assert (await flow_driver.notes(0), await flow_driver.state(1, parent)) == (0, "waiting")
 
 
 async def test_a_job_that_waits_is_due_at_the_end_of_time(store: Store) -> None:
-    bench = await Bench.open(store)
-    plan, _, parent = bench.pair()
-    await bench.flows.start(plan, None)
+    flow_driver = await FlowDriver.open(store)
+    plan, _, parent = flow_driver.pair()
+    await flow_driver.flows.start(plan, None)
 
-    found = await inspect.find(bench.driver(1).partition, parent)
-    promoted = await bench.driver(1).partition.promote()
+    found = await inspect.find(flow_driver.driver(1).partition, parent)
+    promoted = await flow_driver.driver(1).partition.promote()
 
     assert found is not None and found.due_ms == NEVER_DUE_MS
     assert promoted.moved == 0

@@ -13,21 +13,21 @@ from qbull.store.verbs import limits
 from qbull.store.verbs.limits import TokenGrant
 
 
-class Turnstile:
+class LimitedQueue:
     def __init__(self, store: Store, **limits: Any) -> None:
         self.store = store
         self.settings = QueueSettings("q", **limits)
 
-    async def ask(self, worker: str, want: int, places: int = 0, **more: Any) -> TokenGrant:
-        request = limits.TokenRequest(worker, want, used_slots=places, **more)
+    async def ask(self, worker: str, want: int, used_slots: int = 0, **more: Any) -> TokenGrant:
+        request = limits.TokenRequest(worker, want, used_slots=used_slots, **more)
         return await limits.acquire(self.store, self.settings, request)
 
     async def leave(self, *workers: str) -> None:
         await limits.free_slots(self.store, "q", workers)
 
 
-async def test_places_are_granted_up_to_the_limit_over_all_workers(store: Store) -> None:
-    q = Turnstile(store, max_active=3)
+async def test_slots_are_granted_up_to_the_limit_over_all_workers(store: Store) -> None:
+    q = LimitedQueue(store, max_active=3)
 
     granted = [(await q.ask(worker, 2)).granted for worker in ("a", "b")]
 
@@ -35,17 +35,17 @@ async def test_places_are_granted_up_to_the_limit_over_all_workers(store: Store)
     await q.leave("a", "b")
 
 
-async def test_a_question_whose_reply_was_lost_takes_no_place_twice(store: Store) -> None:
-    q = Turnstile(store, max_active=3)
+async def test_a_question_whose_reply_was_lost_takes_no_slot_twice(store: Store) -> None:
+    q = LimitedQueue(store, max_active=3)
 
-    granted = [(await q.ask("a", 2, places=0)).granted for _ in range(3)]
+    granted = [(await q.ask("a", 2, used_slots=0)).granted for _ in range(3)]
 
     assert granted == [2, 2, 2]
     await q.leave("a")
 
 
-async def test_the_places_of_a_worker_that_is_gone_are_free(store: Store) -> None:
-    q = Turnstile(store, max_active=2)
+async def test_the_slots_of_a_worker_that_is_gone_are_free(store: Store) -> None:
+    q = LimitedQueue(store, max_active=2)
     await q.ask("dead", 2)
     refused = await q.ask("b", 1)
 
@@ -56,14 +56,14 @@ async def test_the_places_of_a_worker_that_is_gone_are_free(store: Store) -> Non
 
 
 async def test_who_waits_longest_is_first_and_is_told(store: Store) -> None:
-    q = Turnstile(store, max_active=1)
+    q = LimitedQueue(store, max_active=1)
     await q.ask("a", 1)
     await q.ask("b", 1)
     await q.ask("c", 1)
     async with aclosing(store.server.listen(store.names.bell)) as bell:
         await anext(bell)
 
-        again = await q.ask("a", 1, places=0)
+        again = await q.ask("a", 1, used_slots=0)
 
         assert again.granted == 0
         assert (await asyncio.wait_for(anext(bell), 5))[1] == b"{test:q}:\nroom b"
@@ -72,30 +72,30 @@ async def test_who_waits_longest_is_first_and_is_told(store: Store) -> None:
 
 
 async def test_nobody_takes_more_than_its_share_while_others_wait(store: Store) -> None:
-    q = Turnstile(store, max_active=6)
+    q = LimitedQueue(store, max_active=6)
     await q.ask("a", 6)
     await q.ask("b", 10)
 
-    await q.ask("a", 0, places=0)
-    shares = [(await q.ask(worker, 10, places=n)).granted for worker, n in (("a", 0), ("b", 0), ("a", 3))]
+    await q.ask("a", 0, used_slots=0)
+    shares = [(await q.ask(worker, 10, used_slots=n)).granted for worker, n in (("a", 0), ("b", 0), ("a", 3))]
 
     assert shares == [3, 2, 1]
     await q.leave("a", "b")
 
 
 async def test_who_wants_nothing_any_more_stands_in_nobodys_way(store: Store) -> None:
-    q = Turnstile(store, max_active=1)
+    q = LimitedQueue(store, max_active=1)
     await q.ask("a", 1)
     await q.ask("b", 1)
 
     await q.ask("b", 0)
 
-    assert (await q.ask("a", 1, places=0)).granted == 1
+    assert (await q.ask("a", 1, used_slots=0)).granted == 1
     await q.leave("a", "b")
 
 
 async def test_starts_are_granted_up_to_the_rate(store: Store) -> None:
-    q = Turnstile(store, rate=Rate(5, per=60))
+    q = LimitedQueue(store, rate=Rate(5, per=60))
 
     first, second = await q.ask("a", 3), await q.ask("b", 3)
 
@@ -105,7 +105,7 @@ async def test_starts_are_granted_up_to_the_rate(store: Store) -> None:
 
 
 async def test_starts_that_were_not_made_can_be_made_by_others(store: Store) -> None:
-    q = Turnstile(store, rate=Rate(5, per=60))
+    q = LimitedQueue(store, rate=Rate(5, per=60))
     first = await q.ask("a", 5)
 
     again = await q.ask("a", 1, unused=first.starts[:3])
@@ -116,7 +116,7 @@ async def test_starts_that_were_not_made_can_be_made_by_others(store: Store) -> 
 
 
 async def test_a_start_is_good_for_a_moment_only(store: Store) -> None:
-    q = Turnstile(store, rate=Rate(5, per=60))
+    q = LimitedQueue(store, rate=Rate(5, per=60))
 
     (start, *_) = (await q.ask("a", 5)).starts
 
@@ -125,7 +125,7 @@ async def test_a_start_is_good_for_a_moment_only(store: Store) -> None:
 
 async def test_starts_are_granted_a_little_ahead(store: Store) -> None:
     rate = Rate(2, per=0.2)
-    q = Turnstile(store, rate=rate)
+    q = LimitedQueue(store, rate=rate)
     await q.ask("a", 2)
 
     near = await q.ask("a", 1, within=1.0)
@@ -136,7 +136,7 @@ async def test_starts_are_granted_a_little_ahead(store: Store) -> None:
 
 
 async def test_the_log_of_a_large_rate_stays_short(store: Store) -> None:
-    q = Turnstile(store, rate=Rate(100_000, per=1))
+    q = LimitedQueue(store, rate=Rate(100_000, per=1))
 
     total = 0
     for _ in range(300):
@@ -147,7 +147,7 @@ async def test_the_log_of_a_large_rate_stays_short(store: Store) -> None:
 
 
 async def test_a_clock_that_was_set_back_blocks_no_longer_than_a_window(store: Store) -> None:
-    q = Turnstile(store, rate=Rate(1, per=0.1))
+    q = LimitedQueue(store, rate=Rate(1, per=0.1))
     far = 9_999_999_999_999
     await store.server.call("SET", store.names.queue("q") + "starts", f"{far} {far}:1", "EX", 60)
 

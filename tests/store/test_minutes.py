@@ -23,7 +23,7 @@ async def movable_clock(store: Store) -> AsyncIterator[None]:
     await store.server.call("DEL", clock.CLOCK_SHIFT_KEY)
 
 
-class Turning:
+class PassingMinutes:
     """Lets a minute pass behind each call to the server."""
 
     def __init__(self, store: Store) -> None:
@@ -50,7 +50,7 @@ async def test_a_minute_that_ends_between_two_calls_is_counted(
     driver = await PartitionDriver.open(store)
     await a_job_each_minute(driver, 8)
     monkeypatch.setattr(module, "MINUTES_BATCH_SIZE", 3)
-    monkeypatch.setattr(module, "run_scripts", Turning(store))
+    monkeypatch.setattr(module, "run_scripts", PassingMinutes(store))
 
     found = await last_minutes([driver.partition], 9)
 
@@ -63,7 +63,7 @@ async def test_a_minute_that_ends_between_two_looks_does_no_harm(
     driver = await PartitionDriver.open(store)
     await a_job_each_minute(driver, 8)
     memory = MinuteCache()
-    turning = Turning(store)
+    turning = PassingMinutes(store)
     monkeypatch.setattr(module, "run_scripts", turning)
 
     first = await memory.last("q", [driver.partition], 20)

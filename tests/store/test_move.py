@@ -34,17 +34,17 @@ HOUR = 3_600_000
 
 
 @dataclass
-class House:
+class MovingQueue:
     """A queue of one partition at first, whose number changes; driven by hand."""
 
     store: Store
     settings: QueueSettings
 
     @classmethod
-    async def open(cls, store: Store, partitions: int = 1, **settings: Any) -> House:
-        house = cls(store, QueueSettings("q", partitions, **{"order": "key", **settings}))
-        await store.register(house.settings, ["task"])
-        return house
+    async def open(cls, store: Store, partitions: int = 1, **settings: Any) -> MovingQueue:
+        moving = cls(store, QueueSettings("q", partitions, **{"order": "key", **settings}))
+        await store.register(moving.settings, ["task"])
+        return moving
 
     @property
     def moves(self) -> PartitionMoves:
@@ -107,463 +107,463 @@ class House:
 
 
 async def test_a_closed_partition_takes_nothing_in_and_says_where_it_goes(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    await house.change(3)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    await moving.change(3)
 
     with pytest.raises(PartitionClosed):
-        await house.old.enqueue([house.job("n1")])
+        await moving.old.enqueue([moving.job("n1")])
     with pytest.raises(PartitionClosed) as closed:
-        await house.old.enqueue([house.job("a1", "a"), house.job("a2", "a"), house.job("a1", "a")])
+        await moving.old.enqueue([moving.job("a1", "a"), moving.job("a2", "a"), moving.job("a1", "a")])
 
     assert closed.value.known == {0, 2}
     assert (closed.value.successor.number, closed.value.successor.partitions) == (1, 3)
-    assert (await inspect.count(house.old)).waiting == 1
+    assert (await inspect.count(moving.old)).waiting == 1
 
 
 async def test_a_producer_goes_where_its_job_belongs_now(store: Store, server_url: str) -> None:
-    house = await House.open(store)
+    moving = await MovingQueue.open(store)
     client = Client(server_url, "test")
-    await client.router.register(house.settings, ())
-    await house.change(3)
+    await client.router.register(moving.settings, ())
+    await moving.change(3)
 
-    placed = PlacedJob(0, house.job("a1", "a"), digest("a"), has_custom_id=True)
-    one = await client.router.send_one(house.settings, placed, None)
-    many = await client.router.send(house.settings, [placed], None)
+    placed = PlacedJob(0, moving.job("a1", "a"), digest("a"), has_custom_id=True)
+    one = await client.router.send_one(moving.settings, placed, None)
+    many = await client.router.send(moving.settings, [placed], None)
 
     assert (one, many) == (True, [("a1", False)])
-    assert await (await house.home("a")).has(["a1"]) == {"a1"}
+    assert await (await moving.home("a")).has(["a1"]) == {"a1"}
     await client.close()
 
 
 async def test_one_that_was_closed_before_keeps_saying_what_it_said(store: Store) -> None:
-    house = await House.open(store)
-    await house.change(3)
+    moving = await MovingQueue.open(store)
+    await moving.change(3)
 
-    assert await close_partition(house.old, Generation(7, 9)) == Generation(1, 3)
+    assert await close_partition(moving.old, Generation(7, 9)) == Generation(1, 3)
 
 
 async def test_what_would_be_admitted_to_a_closed_one_is_left_to_the_mover(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "dead", key="a")
-    await house.driver(house.old).fail("dead")
-    await house.put(house.old, "later", key="b", when=HOUR)
-    await house.change(2)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "dead", key="a")
+    await moving.driver(moving.old).fail("dead")
+    await moving.put(moving.old, "later", key="b", when=HOUR)
+    await moving.change(2)
 
-    assert await house.driver(house.old).retry("dead") == ["retried"]
-    assert await house.old.promote_one(new_token(), "later") == "promoted"
-    await house.old.promote()
+    assert await moving.driver(moving.old).retry("dead") == ["retried"]
+    assert await moving.old.promote_one(new_token(), "later") == "promoted"
+    await moving.old.promote()
 
-    assert await house.run(house.old) == []
-    assert await house.moves.move_jobs(await house.layout(), 0) == 2
-    assert await house.old.has(["dead", "later"]) == set()
-    assert await (await house.home("a")).has(["dead"]) == {"dead"}
-    assert await (await house.home("b")).has(["later"]) == {"later"}
+    assert await moving.run(moving.old) == []
+    assert await moving.moves.move_jobs(await moving.layout(), 0) == 2
+    assert await moving.old.has(["dead", "later"]) == set()
+    assert await (await moving.home("a")).has(["dead"]) == {"dead"}
+    assert await (await moving.home("b")).has(["later"]) == {"later"}
 
 
 async def test_a_job_that_waits_for_its_next_attempt_stays_with_its_lane(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", "a2", key="a")
-    [delivery] = await house.fetch(house.old)
-    await house.driver(house.old).settle(delivery, 0, "delay", HOUR)
-    await house.change(2)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", "a2", key="a")
+    [delivery] = await moving.fetch(moving.old)
+    await moving.driver(moving.old).settle(delivery, 0, "delay", HOUR)
+    await moving.change(2)
 
-    assert await house.moves.move_jobs(await house.layout(), 0) == 0
-    await house.let_time_pass(house.old)
+    assert await moving.moves.move_jobs(await moving.layout(), 0) == 0
+    await moving.let_time_pass(moving.old)
 
-    assert await house.run(house.old) == ["a1", "a2"]
+    assert await moving.run(moving.old) == ["a1", "a2"]
 
 
 # Jobs on their way.
 
 
 async def test_delayed_jobs_keep_what_they_are(store: Store) -> None:
-    house = await House.open(store, order=None)
-    await house.put(house.old, *(f"j{n}" for n in range(1200)), when=HOUR)
-    before = await inspect.find(house.old, "j7")
-    await store.server.call("SADD", house.old.base + "extras", "j7")
-    await store.server.call("HSET", house.old.base + "job:j7", "progress", "33")
-    await store.server.call("RPUSH", house.old.base + "log:j7", "one", "two")
-    await house.change(2)
+    moving = await MovingQueue.open(store, order=None)
+    await moving.put(moving.old, *(f"j{n}" for n in range(1200)), when=HOUR)
+    before = await inspect.find(moving.old, "j7")
+    await store.server.call("SADD", moving.old.base + "extras", "j7")
+    await store.server.call("HSET", moving.old.base + "job:j7", "progress", "33")
+    await store.server.call("RPUSH", moving.old.base + "log:j7", "one", "two")
+    await moving.change(2)
 
-    assert await house.moves.move_jobs(await house.layout(), 0) == 1200
+    assert await moving.moves.move_jobs(await moving.layout(), 0) == 1200
 
-    new = await house.home("j7")
+    new = await moving.home("j7")
     after = await inspect.find(new, "j7")
     assert before is not None and after is not None
     assert (after.record, after.due_ms) == (before.record, before.due_ms)
     assert await store.server.call("HGETALL", new.base + "job:j7") == [b"progress", b"33"]
     assert await store.server.call("LRANGE", new.base + "log:j7", 0, -1) == [b"one", b"two"]
-    assert (await inspect.count(house.old)).total == 0
-    assert await house.names(house.old) <= {"index", "kept", "stats"}
+    assert (await inspect.count(moving.old)).total == 0
+    assert await moving.names(moving.old) <= {"index", "kept", "stats"}
 
 
 async def test_a_job_that_has_arrived_does_not_arrive_again_although_it_has_run_and_is_forgotten(
     store: Store,
 ) -> None:
-    house = await House.open(store, order=None, keep=Keep(completed=0, failed=0))
-    await house.put(house.old, "j1", when=HOUR)
-    layout = await house.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 10)
-    new = await house.home("j1")
+    moving = await MovingQueue.open(store, order=None, keep=Keep(completed=0, failed=0))
+    await moving.put(moving.old, "j1", when=HOUR)
+    layout = await moving.change(2)
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 10)
+    new = await moving.home("j1")
     arrive = ("move_in", new.base, 0, number, id, due, record, "", 0, 0)
     await store.server.script(*arrive)  # and whoever brought it dies
-    await house.let_time_pass(new)
-    ran = await house.run(new)
+    await moving.let_time_pass(new)
+    ran = await moving.run(new)
 
     await store.server.script(*arrive)
-    brought = await house.moves.move_jobs(layout, 0)
+    brought = await moving.moves.move_jobs(layout, 0)
 
     assert ran == ["j1"]
     assert brought == 1
-    assert await house.old.has(["j1"]) == await new.has(["j1"]) == set()
+    assert await moving.old.has(["j1"]) == await new.has(["j1"]) == set()
 
 
 async def test_nor_does_it_when_the_number_was_changed_in_between(store: Store) -> None:
-    house = await House.open(store, order=None, keep=Keep(completed=0, failed=0))
-    await house.put(house.old, "j1", when=HOUR)
-    await house.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 10)
-    between = await house.home("j1")
+    moving = await MovingQueue.open(store, order=None, keep=Keep(completed=0, failed=0))
+    await moving.put(moving.old, "j1", when=HOUR)
+    await moving.change(2)
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 10)
+    between = await moving.home("j1")
     await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
-    await house.let_time_pass(between)
-    ran = await house.run(between)
-    layout = await house.change(3)
+    await moving.let_time_pass(between)
+    ran = await moving.run(between)
+    layout = await moving.change(3)
 
     late = await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
-    await house.moves.move_jobs(layout, 0)
+    await moving.moves.move_jobs(layout, 0)
 
     assert ran == ["j1"]
     assert late == b"closed 2 3"
-    assert await (await house.home("j1")).has(["j1"]) == set()
+    assert await (await moving.home("j1")).has(["j1"]) == set()
 
 
 async def test_a_job_arrives_although_a_failover_has_lost_the_number_of_the_one_before(store: Store) -> None:
     """It got that number again, was taken for one that had arrived before, and was gone."""
-    house = await House.open(store, 2, order=None)
-    await house.put(house.old, "first", when=HOUR)
-    await house.put(house.old, "second", when=2 * HOUR)
-    layout = await house.change(1)
-    new = house.partition(layout.current.numbers[0])
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", house.old.base, 0, 1)
+    moving = await MovingQueue.open(store, 2, order=None)
+    await moving.put(moving.old, "first", when=HOUR)
+    await moving.put(moving.old, "second", when=2 * HOUR)
+    layout = await moving.change(1)
+    new = moving.partition(layout.current.numbers[0])
+    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 1)
     assert await store.server.script("move_in", new.base, 0, number, id, due, record, "", 0, 0) == 1
-    await store.server.script("move_ack", house.old.base, id)
+    await store.server.script("move_ack", moving.old.base, id)
 
-    await store.server.call("HDEL", house.old.base + "kept", "departed")
-    await house.moves.move_jobs(layout, 0)
+    await store.server.call("HDEL", moving.old.base + "kept", "departed")
+    await moving.moves.move_jobs(layout, 0)
 
     assert await new.has(["first", "second"]) == {"first", "second"}
 
 
 async def test_a_mover_that_finds_the_new_partition_closed_brings_it_further(store: Store) -> None:
-    house = await House.open(store, order=None)
-    await house.put(house.old, "j1", "j2", "j3", when=HOUR)
-    stale = await house.change(2)
-    await house.change(3)
+    moving = await MovingQueue.open(store, order=None)
+    await moving.put(moving.old, "j1", "j2", "j3", when=HOUR)
+    stale = await moving.change(2)
+    await moving.change(3)
 
-    assert await house.moves.move_jobs(stale, 0) == 3
+    assert await moving.moves.move_jobs(stale, 0) == 3
 
     for id in ("j1", "j2", "j3"):
-        assert await (await house.home(id)).has([id]) == {id}
+        assert await (await moving.home(id)).has([id]) == {id}
 
 
 async def test_nobody_changes_a_job_that_is_on_its_way(store: Store, server_url: str) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "j1", key="a", when=HOUR)
-    await house.change(2)
-    await store.server.script("move_out", house.old.base, 0, 10)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "j1", key="a", when=HOUR)
+    await moving.change(2)
+    await store.server.script("move_out", moving.old.base, 0, 10)
 
-    promoted = await house.old.promote_one(new_token(), "j1")
-    removed = await house.old.remove(new_token(), [("j1", b"")])
-    cancelled = await house.old.cancel(b"", ["j1"])
-    await house.let_time_pass(house.old)
+    promoted = await moving.old.promote_one(new_token(), "j1")
+    removed = await moving.old.remove(new_token(), [("j1", b"")])
+    cancelled = await moving.old.cancel(b"", ["j1"])
+    await moving.let_time_pass(moving.old)
 
     assert (promoted, removed, cancelled) == ("moving", ["moving"], ["moving"])
-    found = await inspect.find(house.old, "j1")
+    found = await inspect.find(moving.old, "j1")
     assert found is not None and found.state == "delayed"
-    assert await house.moves.move_jobs(await house.layout(), 0) == 1
+    assert await moving.moves.move_jobs(await moving.layout(), 0) == 1
 
 
 # Lanes in new partitions.
 
 
 async def test_a_lane_is_held_until_the_old_partition_has_nothing_of_it(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", "a2", key="a")
-    layout = await house.change(2)
-    new = await house.home("a")
-    await house.put(new, "a3", "a4", key="a")
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", "a2", key="a")
+    layout = await moving.change(2)
+    new = await moving.home("a")
+    await moving.put(new, "a3", "a4", key="a")
 
-    held = await house.moves.free_lanes(layout, new.number)
-    first = await house.run(new)
-    old = await house.run(house.old)
-    let_go = await house.moves.free_lanes(layout, new.number)
+    held = await moving.moves.free_lanes(layout, new.number)
+    first = await moving.run(new)
+    old = await moving.run(moving.old)
+    let_go = await moving.moves.free_lanes(layout, new.number)
 
     assert (held, first) == ((1, 0), [])
     assert old == ["a1", "a2"]
     assert let_go == (0, 1)
-    assert await house.run(new) == ["a3", "a4"]
+    assert await moving.run(new) == ["a3", "a4"]
 
 
 async def test_a_lane_that_was_let_go_is_not_held_again_while_it_has_jobs(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "z", key="somebody")
-    layout = await house.change(2)
-    new = await house.home("a")
-    await house.put(new, "a1", key="a")
-    await house.moves.free_lanes(layout, new.number)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "z", key="somebody")
+    layout = await moving.change(2)
+    new = await moving.home("a")
+    await moving.put(new, "a1", key="a")
+    await moving.moves.free_lanes(layout, new.number)
 
-    await house.put(new, "a2", key="a")
+    await moving.put(new, "a2", key="a")
 
-    assert await house.run(new) == ["a1", "a2"]
+    assert await moving.run(new) == ["a1", "a2"]
 
 
 async def test_only_lanes_that_are_ahead_are_held_once_these_are_known(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    layout = await house.change(2)
-    await house.moves.announce_lanes(layout)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    layout = await moving.change(2)
+    await moving.moves.announce_lanes(layout)
 
     for key in ("a", "b", "c"):
-        await house.put(await house.home(key), f"{key}2", key=key)
-    ran = [id for number in layout.current.numbers for id in await house.run(house.partition(number))]
+        await moving.put(await moving.home(key), f"{key}2", key=key)
+    ran = [id for number in layout.current.numbers for id in await moving.run(moving.partition(number))]
 
     assert sorted(ran) == ["b2", "c2"]
 
 
 async def test_who_learns_too_late_changes_nothing(store: Store) -> None:
-    house = await House.open(store)
-    layout = await house.change(2)
-    new = await house.home("a")
-    assert await house.moves.free_all_lanes(layout, new.number) == 0
+    moving = await MovingQueue.open(store)
+    layout = await moving.change(2)
+    new = await moving.home("a")
+    assert await moving.moves.free_all_lanes(layout, new.number) == 0
 
     late = await store.server.script("move_announce_lanes", new.base, 1, digest("a"))
-    await house.put(new, "a1", key="a")
+    await moving.put(new, "a1", key="a")
 
     assert late == 0
-    assert await house.run(new) == ["a1"]
+    assert await moving.run(new) == ["a1"]
 
 
 async def test_a_lane_waits_for_all_older_generations(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    await house.change(2)
-    between = await house.home("a")
-    await house.put(between, "a2", key="a")
-    layout = await house.change(3)
-    new = await house.home("a")
-    await house.put(new, "a3", key="a")
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    await moving.change(2)
+    between = await moving.home("a")
+    await moving.put(between, "a2", key="a")
+    layout = await moving.change(3)
+    new = await moving.home("a")
+    await moving.put(new, "a3", key="a")
 
     ran = []
-    for partition in (new, between, house.old, new, between, new):
-        await house.moves.free_lanes(layout, between.number)
-        await house.moves.free_lanes(layout, new.number)
-        ran += await house.run(partition)
+    for partition in (new, between, moving.old, new, between, new):
+        await moving.moves.free_lanes(layout, between.number)
+        await moving.moves.free_lanes(layout, new.number)
+        ran += await moving.run(partition)
 
     assert ran == ["a1", "a2", "a3"]
 
 
 async def test_the_lane_of_a_whole_partition_waits_for_those_its_keys_come_from(store: Store) -> None:
-    house = await House.open(store, partitions=2, order="partition")
-    await house.put(house.partition(0), "even")
-    await house.put(house.partition(1), "odd")
-    layout = await house.change(4)
-    new = [house.partition(number) for number in layout.current.numbers]
+    moving = await MovingQueue.open(store, partitions=2, order="partition")
+    await moving.put(moving.partition(0), "even")
+    await moving.put(moving.partition(1), "odd")
+    layout = await moving.change(4)
+    new = [moving.partition(number) for number in layout.current.numbers]
     for place, partition in enumerate(new):
-        await house.put(partition, f"n{place}")
+        await moving.put(partition, f"n{place}")
 
-    assert await house.run(house.partition(0)) == ["even"]
+    assert await moving.run(moving.partition(0)) == ["even"]
     for partition in new:
-        await house.moves.free_lanes(layout, partition.number)
+        await moving.moves.free_lanes(layout, partition.number)
 
-    assert [await house.run(partition) for partition in new] == [["n0"], [], ["n2"], []]
+    assert [await moving.run(partition) for partition in new] == [["n0"], [], ["n2"], []]
 
 
 async def test_removing_a_job_lets_no_held_lane_go(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    await house.change(2)
-    new = await house.home("a")
-    await house.put(new, "a2", "a3", key="a")
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    await moving.change(2)
+    new = await moving.home("a")
+    await moving.put(new, "a2", "a3", key="a")
 
     assert await new.remove(new_token(), [("a2", b"")]) == ["removed"]
 
-    assert await house.run(new) == []
-    assert await house.run(house.old) == ["a1"]
-    await house.moves.all_steps()
-    assert await house.run(new) == ["a3"]
+    assert await moving.run(new) == []
+    assert await moving.run(moving.old) == ["a1"]
+    await moving.moves.all_steps()
+    assert await moving.run(new) == ["a3"]
 
 
 async def test_a_delayed_job_that_is_due_waits_with_its_lane(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    await house.change(2)
-    new = await house.home("a")
-    await house.put(new, "a2", key="a", when=HOUR)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    await moving.change(2)
+    new = await moving.home("a")
+    await moving.put(new, "a2", key="a", when=HOUR)
 
-    await house.let_time_pass(new)
+    await moving.let_time_pass(new)
 
-    assert await house.run(new) == []
-    assert await house.run(house.old) == ["a1"]
-    await house.moves.all_steps()
-    assert await house.run(new) == ["a2"]
+    assert await moving.run(new) == []
+    assert await moving.run(moving.old) == ["a1"]
+    await moving.moves.all_steps()
+    assert await moving.run(new) == ["a2"]
 
 
 # The layout.
 
 
 async def test_a_change_that_nobody_ended_is_ended_by_the_next_one_who_comes(store: Store) -> None:
-    house = await House.open(store, partitions=2)
-    layout = await house.layout()
-    await change_layout(store, house.settings, layout, layout.begins(5))
-    await close_partition(house.partition(1), Generation(1, 5))
+    moving = await MovingQueue.open(store, partitions=2)
+    layout = await moving.layout()
+    await change_layout(store, moving.settings, layout, layout.begins(5))
+    await close_partition(moving.partition(1), Generation(1, 5))
 
-    followed = await follow_successor(store, house.settings, Generation(1, 5))
+    followed = await follow_successor(store, moving.settings, Generation(1, 5))
 
     assert (followed.generation, followed.partitions, followed.coming) == (1, 5, None)
     with pytest.raises(PartitionClosed):
-        await house.partition(0).enqueue([house.job("j1")])
+        await moving.partition(0).enqueue([moving.job("j1")])
 
 
 async def test_a_worker_or_the_command_ends_it_too(store: Store) -> None:
-    house = await House.open(store, partitions=2)
-    layout = await house.layout()
-    await change_layout(store, house.settings, layout, layout.begins(5))
+    moving = await MovingQueue.open(store, partitions=2)
+    layout = await moving.layout()
+    await change_layout(store, moving.settings, layout, layout.begins(5))
 
-    await house.moves.all_steps()
+    await moving.moves.all_steps()
 
-    assert (await house.layout()).partitions == 5
+    assert (await moving.layout()).partitions == 5
 
 
 async def test_two_who_want_different_numbers_both_get_them_one_after_the_other(store: Store) -> None:
-    house = await House.open(store, partitions=2)
-    layout = await house.layout()
-    await change_layout(store, house.settings, layout, layout.begins(5))
+    moving = await MovingQueue.open(store, partitions=2)
+    layout = await moving.layout()
+    await change_layout(store, moving.settings, layout, layout.begins(5))
 
-    layout = await house.change(3)
+    layout = await moving.change(3)
 
     assert [older.partitions for older in layout.older] == [2, 5]
     assert layout.partitions == 3
 
 
 async def test_a_layout_that_a_failover_has_lost_is_known_by_the_closed_partitions(store: Store) -> None:
-    house = await House.open(store, partitions=2)
-    await house.change(5)
-    await house.change(3)
+    moving = await MovingQueue.open(store, partitions=2)
+    await moving.change(5)
+    await moving.change(3)
     await store.server.call("HDEL", store.names.settings("q"), "layout")
 
     for number in (0, GENERATION_SPAN_PARTITIONS):
         with pytest.raises(PartitionClosed) as closed:
-            await house.partition(number).enqueue([house.job("j1")])
-        layout = await follow_successor(store, house.settings, closed.value.successor)
+            await moving.partition(number).enqueue([moving.job("j1")])
+        layout = await follow_successor(store, moving.settings, closed.value.successor)
 
     assert (layout.generation, layout.partitions) == (2, 3)
 
 
 async def test_a_worker_finds_out_too_that_it_was_lost(store: Store) -> None:
-    house = await House.open(store, partitions=2)
-    await house.change(5)
+    moving = await MovingQueue.open(store, partitions=2)
+    await moving.change(5)
     await store.server.call("HDEL", store.names.settings("q"), "layout")
-    await house.moves.announce_lanes(await house.layout())
+    await moving.moves.announce_lanes(await moving.layout())
 
-    assert (await house.layout()).partitions == 5
+    assert (await moving.layout()).partitions == 5
 
 
 async def test_a_partition_that_was_opened_by_a_failover_is_closed_again(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    layout = await house.change(2)
-    await store.server.call("HDEL", house.old.base + "index", "\n")
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    layout = await moving.change(2)
+    await store.server.call("HDEL", moving.old.base + "index", "\n")
 
-    await house.moves.retire(layout)
+    await moving.moves.retire(layout)
 
     with pytest.raises(PartitionClosed):
-        await house.old.enqueue([house.job("j1")])
+        await moving.old.enqueue([moving.job("j1")])
 
 
 async def test_only_so_many_changes_are_worked_off_at_a_time(store: Store) -> None:
-    house = await House.open(store)
+    moving = await MovingQueue.open(store)
     for n in range(MAX_DRAINING_GENERATIONS):
-        layout = await house.layout()
-        await house.put(house.partition(layout.home(digest("a"))), f"a{n}", key="a")
-        await house.change(n + 2)
+        layout = await moving.layout()
+        await moving.put(moving.partition(layout.home(digest("a"))), f"a{n}", key="a")
+        await moving.change(n + 2)
 
     with pytest.raises(Conflict, match='queue "q": 8 earlier changes are still being worked off'):
-        await house.change(20)
+        await moving.change(20)
 
 
 # What is left in the end.
 
 
 async def test_a_generation_goes_step_by_step_and_leaves_its_mark_and_what_was_counted(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", "a2", key="a")
-    await house.change(2)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", "a2", key="a")
+    await moving.change(2)
 
-    busy = await house.moves.retire(await house.layout())
-    await house.run(house.old)
-    drained = await house.moves.retire(await house.layout())
-    kept = await house.moves.retire(drained)
-    await house.old.clean(new_token(), "completed", 0, 100)
-    gone = await house.moves.retire(kept)
-    forgotten = await house.moves.retire(gone)
+    busy = await moving.moves.retire(await moving.layout())
+    await moving.run(moving.old)
+    drained = await moving.moves.retire(await moving.layout())
+    kept = await moving.moves.retire(drained)
+    await moving.old.clean(new_token(), "completed", 0, 100)
+    gone = await moving.moves.retire(kept)
+    forgotten = await moving.moves.retire(gone)
 
     assert [layout.older[0].state for layout in (busy, drained, kept, gone)] == [
         "draining", "drained", "drained", "gone",
     ]  # fmt: skip
     assert forgotten.older == ()
     assert forgotten.past["completed"] == 2
-    assert {name for name in await house.names(house.old) if not name.startswith("once:")} == {"index"}
+    assert {name for name in await moving.names(moving.old) if not name.startswith("once:")} == {"index"}
     with pytest.raises(PartitionClosed):
-        await house.old.enqueue([house.job("j1")])
+        await moving.old.enqueue([moving.job("j1")])
 
 
 async def test_the_oldest_goes_first(store: Store) -> None:
-    house = await House.open(store)
-    await house.put(house.old, "a1", key="a")
-    await house.run(house.old)
-    await house.change(2)
-    await house.change(3)
+    moving = await MovingQueue.open(store)
+    await moving.put(moving.old, "a1", key="a")
+    await moving.run(moving.old)
+    await moving.change(2)
+    await moving.change(3)
 
     for _ in range(5):
-        layout = await house.moves.retire(await house.layout())
+        layout = await moving.moves.retire(await moving.layout())
 
     assert [(older.number, older.state) for older in layout.older] == [(0, "drained"), (1, "drained")]
 
 
 async def test_kept_jobs_of_old_partitions_make_room_for_new_ones(store: Store) -> None:
-    house = await House.open(store, order=None, keep=Keep(completed=10))
-    await house.put(house.old, *(f"old{n}" for n in range(10)))
-    await house.run(house.old)
-    layout = await house.change(2)
+    moving = await MovingQueue.open(store, order=None, keep=Keep(completed=10))
+    await moving.put(moving.old, *(f"old{n}" for n in range(10)))
+    await moving.run(moving.old)
+    layout = await moving.change(2)
 
     counts = []
     for number in layout.current.numbers:
-        await house.moves.retire(await house.moves.retire(layout))
-        counts.append((await inspect.count(house.old)).completed)
-        await house.put(house.partition(number), *(f"new{number}-{n}" for n in range(10)))
-        await house.run(house.partition(number))
-    await house.moves.retire(await house.layout())
+        await moving.moves.retire(await moving.moves.retire(layout))
+        counts.append((await inspect.count(moving.old)).completed)
+        await moving.put(moving.partition(number), *(f"new{number}-{n}" for n in range(10)))
+        await moving.run(moving.partition(number))
+    await moving.moves.retire(await moving.layout())
 
     assert counts == [10, 10]
-    assert (await inspect.count(house.old)).completed == 0
+    assert (await inspect.count(moving.old)).completed == 0
 
 
 async def test_a_partition_that_refuses_what_is_brought_holds_up_none_for_the_others(store: Store) -> None:
-    house = await House.open(store)
+    moving = await MovingQueue.open(store)
     ids = [f"j{n}" for n in range(10)]
-    await house.put(house.old, *ids, when=HOUR)
-    layout = await house.change(2)
-    refusing, other = (house.partition(number) for number in layout.current.numbers)
+    await moving.put(moving.old, *ids, when=HOUR)
+    layout = await moving.change(2)
+    refusing, other = (moving.partition(number) for number in layout.current.numbers)
     await store.server.call("SET", refusing.base + "arrivals", "no hash")
 
     with pytest.raises(ServerRefused, match="wrong type"):
-        await house.moves.move_jobs(layout, 0)
+        await moving.moves.move_jobs(layout, 0)
 
-    stay, came = await house.old.has(ids), await other.has(ids)
+    stay, came = await moving.old.has(ids), await other.has(ids)
     assert stay and came
     assert stay | came == set(ids)
     assert not stay & came
     await store.server.call("DEL", refusing.base + "arrivals")
-    await house.moves.move_jobs(layout, 0)
+    await moving.moves.move_jobs(layout, 0)
     assert await refusing.has(ids) == stay

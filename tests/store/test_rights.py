@@ -279,7 +279,7 @@ WORK: dict[str, Callable[[Store], Awaitable[None]]] = {
 
 
 @pytest.fixture
-async def stage(node: Node) -> AsyncIterator[Store]:
+async def admin_store(node: Node) -> AsyncIterator[Store]:
     """Whoever brings things to do for the others."""
     store = Store(f"redis://:{PASSWORD}@{node.place}/0", "test")
     await store.open()
@@ -296,11 +296,11 @@ async def works(node: Node, role: str) -> None:
         await store.close()
 
 
-async def begin(node: Node, role: str, stage: Store) -> None:
+async def begin(node: Node, role: str, admin_store: Store) -> None:
     """An empty server that knows no scripts; with something to do, for whoever does not bring it."""
     node.tell("FLUSHALL")
     if role not in ("producer", "relay"):
-        await produce(stage)
+        await produce(admin_store)
     node.tell("SCRIPT", "FLUSH")
     node.tell("CONFIG", "RESETSTAT")
 
@@ -311,9 +311,9 @@ def grant(node: Node, role: str, *changes: str) -> None:
 
 
 @pytest.mark.parametrize("role", WORK)
-async def test_every_right_that_is_used_is_needed(node: Node, role: str, stage: Store) -> None:
+async def test_every_right_that_is_used_is_needed(node: Node, role: str, admin_store: Store) -> None:
     grant(node, role)
-    await begin(node, role, stage)
+    await begin(node, role, admin_store)
     await works(node, role)
     used = {name.removeprefix("cmdstat_") for name in node.info("commandstats")} - {"auth", "info", "hello"}
     given = set(re.findall(r"\+(\S+)", acl([role], AclScope("test"), role)))
@@ -321,7 +321,7 @@ async def test_every_right_that_is_used_is_needed(node: Node, role: str, stage: 
     assert used - given - {"config|resetstat", "subscribe", "ping"} == set()
     for command in sorted((used & given) - _swallowed(role)):
         grant(node, role, f"-{command}")
-        await begin(node, role, stage)
+        await begin(node, role, admin_store)
         with pytest.raises(ServerRefused, match=re.escape(f'user "{role}" may not run {command};')):
             await works(node, role)
 

@@ -27,7 +27,7 @@ MINUTE = 60_000
 
 
 @dataclass
-class Clockwork:
+class Ticker:
     """A schedule in one partition whose plan can be set back in time."""
 
     driver: PartitionDriver
@@ -44,7 +44,7 @@ class Clockwork:
         every: int = 60,
         late: int = 30,
         **rule: Any,
-    ) -> Clockwork:
+    ) -> Ticker:
         """A tick `every` so many seconds, the latest of them so many seconds ago: none comes while a test runs."""
         driver = await PartitionDriver.open(store, **(settings or {}))
         schedules = ScheduleStore(store)
@@ -84,84 +84,84 @@ class Clockwork:
 
 
 async def test_a_tick_that_is_not_due_is_not_fired(store: Store) -> None:
-    works = await Clockwork.make(store, every=3600)
+    ticker = await Ticker.make(store, every=3600)
 
-    assert await works.tick() == (0, 0, 0)
-    assert await works.jobs() == []
+    assert await ticker.tick() == (0, 0, 0)
+    assert await ticker.jobs() == []
 
 
 async def test_a_due_tick_becomes_a_job_that_knows_its_schedule(store: Store) -> None:
-    works = await Clockwork.make(store)
-    planned = await works.set_back(MINUTE)
+    ticker = await Ticker.make(store)
+    planned = await ticker.set_back(MINUTE)
 
-    assert await works.tick() == (1, 0, 0)
+    assert await ticker.tick() == (1, 0, 0)
 
-    found = await inspect.find(works.driver.partition, works.schedule.tick_id(planned))
+    found = await inspect.find(ticker.driver.partition, ticker.schedule.tick_id(planned))
     assert found is not None and found.info("q", 1).schedule == "s"
-    plan = await works.plan()
-    assert (plan.last_ms, plan.job) == (planned, works.schedule.tick_id(planned))
+    plan = await ticker.plan()
+    assert (plan.last_ms, plan.job) == (planned, ticker.schedule.tick_id(planned))
     assert plan.next_ms == planned + MINUTE
 
 
 async def test_any_number_may_propose_the_same_tick_and_it_is_fired_once(store: Store) -> None:
-    works = await Clockwork.make(store)
-    await works.set_back(MINUTE)
-    looks = [await works.due() for _ in range(20)]
+    ticker = await Ticker.make(store)
+    await ticker.set_back(MINUTE)
+    looks = [await ticker.due() for _ in range(20)]
 
-    answers = await asyncio.gather(*(works.ticks.fire_due(works.driver.partition, look) for look in looks))
+    answers = await asyncio.gather(*(ticker.ticks.fire_due(ticker.driver.partition, look) for look in looks))
 
     assert sum(ticked.fired for answer in answers for ticked in answer) == 1
-    assert len(await works.jobs()) == 1
+    assert len(await ticker.jobs()) == 1
 
 
 async def test_a_proposal_whose_reply_was_lost_may_be_sent_again(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="all")
-    await works.set_back(5 * MINUTE)
-    look = await works.due()
+    ticker = await Ticker.make(store, catch_up="all")
+    await ticker.set_back(5 * MINUTE)
+    look = await ticker.due()
 
-    first = await works.ticks.fire_due(works.driver.partition, look)
-    second = await works.ticks.fire_due(works.driver.partition, look)
+    first = await ticker.ticks.fire_due(ticker.driver.partition, look)
+    second = await ticker.ticks.fire_due(ticker.driver.partition, look)
 
     assert (first[0].fired, second[0].fired) == (5, 0)
-    assert len(await works.jobs()) == 5
+    assert len(await ticker.jobs()) == 5
 
 
 async def test_a_worker_whose_clock_is_ahead_fires_nothing_early(store: Store) -> None:
-    works = await Clockwork.make(store)
-    look = await works.schedules.read(ScheduleLocation("q", 0), ["s"])
+    ticker = await Ticker.make(store)
+    look = await ticker.schedules.read(ScheduleLocation("q", 0), ["s"])
 
     for hours in (1, -1):
         wrong = look._replace(now_ms=look.now_ms + hours * 3_600_000)
-        answer = await works.ticks.fire_due(works.driver.partition, wrong)
+        answer = await ticker.ticks.fire_due(ticker.driver.partition, wrong)
         assert [ticked[1:] for ticked in answer] == [(0, 0, 0)]
 
-    assert await works.jobs() == []
-    assert (await works.plan()).next_ms == look.plans["s"].next_ms
+    assert await ticker.jobs() == []
+    assert (await ticker.plan()).next_ms == look.plans["s"].next_ms
 
 
 async def test_a_worker_whose_clock_is_behind_cannot_fire_the_wrong_tick(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="one")
-    await works.set_back(10 * MINUTE)
-    look = await works.due()
+    ticker = await Ticker.make(store, catch_up="one")
+    await ticker.set_back(10 * MINUTE)
+    look = await ticker.due()
 
-    await works.ticks.fire_due(works.driver.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
-    assert await works.jobs() == []  # it had not seen the latest
-    await works.tick()
+    await ticker.ticks.fire_due(ticker.driver.partition, look._replace(now_ms=look.now_ms - 5 * MINUTE))
+    assert await ticker.jobs() == []  # it had not seen the latest
+    await ticker.tick()
 
-    latest = works.schedule.after(look.now_ms - MINUTE)
+    latest = ticker.schedule.after(look.now_ms - MINUTE)
     assert latest is not None
-    assert await works.jobs() == [works.schedule.tick_id(latest)]
+    assert await ticker.jobs() == [ticker.schedule.tick_id(latest)]
 
 
 @pytest.mark.parametrize(("catch_up", "fired", "missed"), [("skip", 1, 9), ("one", 1, 9), ("all", 10, 0)])
 async def test_what_becomes_of_ticks_that_were_missed(
     store: Store, catch_up: str, fired: int, missed: int
 ) -> None:
-    works = await Clockwork.make(store, catch_up=catch_up)
-    await works.set_back(10 * MINUTE)
+    ticker = await Ticker.make(store, catch_up=catch_up)
+    await ticker.set_back(10 * MINUTE)
 
-    assert await works.tick() == (fired, 0, missed)
-    plan = await works.plan()
+    assert await ticker.tick() == (fired, 0, missed)
+    plan = await ticker.plan()
     assert (plan.fired, plan.missed) == (fired, missed)
 
 
@@ -169,218 +169,218 @@ async def test_what_becomes_of_ticks_that_were_missed(
 async def test_a_tick_that_is_more_than_a_minute_late_was_missed(
     store: Store, catch_up: str, fired: int, missed: int
 ) -> None:
-    works = await Clockwork.make(store, every=7 * 86_400, late=61, catch_up=catch_up)
-    planned = await works.set_back(7 * 86_400_000)
+    ticker = await Ticker.make(store, every=7 * 86_400, late=61, catch_up=catch_up)
+    planned = await ticker.set_back(7 * 86_400_000)
 
-    assert await works.tick() == (fired, 0, missed)
-    assert (await works.plan()).next_ms == planned + 7 * 86_400_000
+    assert await ticker.tick() == (fired, 0, missed)
+    assert (await ticker.plan()).next_ms == planned + 7 * 86_400_000
 
 
 async def test_all_are_caught_up_oldest_first_and_up_to_a_limit(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="all", catch_up_limit=7)
-    planned = await works.set_back(10 * MINUTE)
+    ticker = await Ticker.make(store, catch_up="all", catch_up_limit=7)
+    planned = await ticker.set_back(10 * MINUTE)
 
-    assert await works.tick() == (7, 0, 3)
-    assert await works.jobs() == [works.schedule.tick_id(planned + n * MINUTE) for n in range(3, 10)]
+    assert await ticker.tick() == (7, 0, 3)
+    assert await ticker.jobs() == [ticker.schedule.tick_id(planned + n * MINUTE) for n in range(3, 10)]
 
 
 async def test_while_the_run_before_goes_on_a_tick_is_skipped(store: Store) -> None:
-    works = await Clockwork.make(store)
-    await works.set_back(2 * MINUTE)
-    await works.tick()
-    base = works.driver.partition.base
+    ticker = await Ticker.make(store)
+    await ticker.set_back(2 * MINUTE)
+    await ticker.tick()
+    base = ticker.driver.partition.base
     await store.server.call("HSET", base + "schedule:s", "last", 1)
 
-    await works.set_back(MINUTE)
-    assert await works.tick() == (0, 1, 0)
-    (running,) = await works.driver.fetch()
-    await works.set_back(MINUTE)
-    assert await works.tick() == (0, 1, 0)
-    await works.driver.finish(running)
-    await works.set_back(MINUTE)
-    assert (await works.tick())[1] == 0
+    await ticker.set_back(MINUTE)
+    assert await ticker.tick() == (0, 1, 0)
+    (running,) = await ticker.driver.fetch()
+    await ticker.set_back(MINUTE)
+    assert await ticker.tick() == (0, 1, 0)
+    await ticker.driver.finish(running)
+    await ticker.set_back(MINUTE)
+    assert (await ticker.tick())[1] == 0
 
 
 async def test_where_ticks_may_overlap_they_do(store: Store) -> None:
-    works = await Clockwork.make(store, overlap="allow")
-    await works.set_back(2 * MINUTE)
-    await works.tick()
-    first = await works.jobs()
-    await store.server.call("HSET", works.driver.partition.base + "schedule:s", "last", 1)
-    await store.server.call("HDEL", works.driver.partition.base + "schedule:s", "job")
+    ticker = await Ticker.make(store, overlap="allow")
+    await ticker.set_back(2 * MINUTE)
+    await ticker.tick()
+    first = await ticker.jobs()
+    await store.server.call("HSET", ticker.driver.partition.base + "schedule:s", "last", 1)
+    await store.server.call("HDEL", ticker.driver.partition.base + "schedule:s", "job")
 
-    await works.set_back(3 * MINUTE)
+    await ticker.set_back(3 * MINUTE)
 
-    assert first and (await works.tick())[1] == 0
+    assert first and (await ticker.tick())[1] == 0
 
 
 async def test_all_of_them_but_one_at_a_time(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="all", overlap="skip")
-    planned = await works.set_back(3 * MINUTE)
+    ticker = await Ticker.make(store, catch_up="all", overlap="skip")
+    planned = await ticker.set_back(3 * MINUTE)
     ran: list[str] = []
 
     while len(ran) < 3:
-        assert len(await works.jobs()) <= 1
-        for delivery in await works.driver.fetch():
+        assert len(await ticker.jobs()) <= 1
+        for delivery in await ticker.driver.fetch():
             ran += [job.id.decode() for job in delivery.jobs()]
-            await works.tick()
-            assert await works.jobs() == []  # it waits for the run before
-            await works.driver.finish(delivery)
-        await works.tick()
+            await ticker.tick()
+            assert await ticker.jobs() == []  # it waits for the run before
+            await ticker.driver.finish(delivery)
+        await ticker.tick()
 
-    assert ran == [works.schedule.tick_id(planned + n * MINUTE) for n in range(3)]
+    assert ran == [ticker.schedule.tick_id(planned + n * MINUTE) for n in range(3)]
 
 
 async def test_a_run_that_was_asked_for_counts_as_the_run_before(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
 
-    assert await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
-    assert not await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
-    await works.set_back(MINUTE)
+    assert await ticker.ticks.fire_now(ticker.driver.partition, ticker.schedule, "by-hand")
+    assert not await ticker.ticks.fire_now(ticker.driver.partition, ticker.schedule, "by-hand")
+    await ticker.set_back(MINUTE)
 
-    assert await works.tick() == (0, 1, 0)
-    assert await works.jobs() == ["by-hand"]
+    assert await ticker.tick() == (0, 1, 0)
+    assert await ticker.jobs() == ["by-hand"]
 
 
 async def test_a_tick_in_an_ordered_queue_takes_its_turn(store: Store) -> None:
-    works = await Clockwork.make(store, {"order": "partition"}, catch_up="all")
-    await works.driver.enqueue("before")
-    planned = await works.set_back(2 * MINUTE)
-    await works.tick()
+    ticker = await Ticker.make(store, {"order": "partition"}, catch_up="all")
+    await ticker.driver.enqueue("before")
+    planned = await ticker.set_back(2 * MINUTE)
+    await ticker.tick()
 
     order = []
     for _ in range(3):
-        (delivery,) = await works.driver.fetch()
+        (delivery,) = await ticker.driver.fetch()
         order += [job.id.decode() for job in delivery.jobs()]
-        await works.driver.finish(delivery)
+        await ticker.driver.finish(delivery)
         if len(order) == 3:
             break
 
-    assert order == ["before", works.schedule.tick_id(planned), works.schedule.tick_id(planned + MINUTE)]
+    assert order == ["before", ticker.schedule.tick_id(planned), ticker.schedule.tick_id(planned + MINUTE)]
 
 
 async def test_an_instant_that_the_clock_passes_again_is_not_fired_again(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="all", overlap="allow")
-    await works.set_back(3 * MINUTE)
-    assert await works.tick() == (3, 0, 0)
-    for delivery in await works.driver.fetch():
-        await works.driver.finish(delivery)
+    ticker = await Ticker.make(store, catch_up="all", overlap="allow")
+    await ticker.set_back(3 * MINUTE)
+    assert await ticker.tick() == (3, 0, 0)
+    for delivery in await ticker.driver.fetch():
+        await ticker.driver.finish(delivery)
 
-    await works.set_back(3 * MINUTE)
+    await ticker.set_back(3 * MINUTE)
 
-    assert await works.tick() == (0, 0, 0)
-    assert await works.jobs() == []
+    assert await ticker.tick() == (0, 0, 0)
+    assert await ticker.jobs() == []
 
 
 async def test_after_its_end_it_rests(store: Store) -> None:
-    works = await Clockwork.make(store)
-    look = await works.schedules.read(ScheduleLocation("q", 0), ["s"])
+    ticker = await Ticker.make(store)
+    look = await ticker.schedules.read(ScheduleLocation("q", 0), ["s"])
     ended = ScheduleRule(every=60, end=to_datetime(look.now_ms)).schedule(
         "s", "q", "task", b"{}", None, "UTC"
     )
-    await works.schedules.put(ended, "code", works.driver.settings)
+    await ticker.schedules.put(ended, "code", ticker.driver.settings)
 
-    due = await works.due()
+    due = await ticker.due()
 
     assert (due.plans, due.wait) == ({}, None)
-    assert (await works.plan()).next_ms is None
+    assert (await ticker.plan()).next_ms is None
 
 
 async def test_a_paused_schedule_fires_nothing_and_goes_on_with_the_next_tick(store: Store) -> None:
-    works = await Clockwork.make(store)
-    await works.set_back(5 * MINUTE)
+    ticker = await Ticker.make(store)
+    await ticker.set_back(5 * MINUTE)
 
-    await works.schedules.change("s", pause_plan)
-    assert await works.tick() == (0, 0, 0)
-    await works.schedules.change("s", resume_plan)
+    await ticker.schedules.change("s", pause_plan)
+    assert await ticker.tick() == (0, 0, 0)
+    await ticker.schedules.change("s", resume_plan)
 
-    plan, look = await works.plan(), await works.schedules.read(ScheduleLocation("q", 0), ["s"])
-    assert await works.tick() == (0, 0, 0)
+    plan, look = await ticker.plan(), await ticker.schedules.read(ScheduleLocation("q", 0), ["s"])
+    assert await ticker.tick() == (0, 0, 0)
     assert plan.next_ms is not None and plan.next_ms > look.now_ms - MINUTE
 
 
 async def test_two_who_change_a_schedule_at_once_do_not_lose_each_others_change(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
     other = ScheduleRule(every=30).schedule("s", "q", "task", b'{"a":1}', None, "UTC")
 
     await asyncio.gather(
-        works.schedules.change("s", pause_plan),
-        works.schedules.put(other, "own", works.driver.settings),
-        works.schedules.put(works.schedule, "code", works.driver.settings),
+        ticker.schedules.change("s", pause_plan),
+        ticker.schedules.put(other, "own", ticker.driver.settings),
+        ticker.schedules.put(ticker.schedule, "code", ticker.driver.settings),
     )
 
-    plan = await works.plan()
+    plan = await ticker.plan()
     assert plan.paused_ms is not None
-    assert (plan.own, plan.code) == (other, works.schedule)
+    assert (plan.own, plan.code) == (other, ticker.schedule)
 
 
 async def test_a_tick_between_reading_and_writing_is_seen(store: Store) -> None:
-    works = await Clockwork.make(store)
-    await works.set_back(MINUTE)
-    look = await works.due()
+    ticker = await Ticker.make(store)
+    await ticker.set_back(MINUTE)
+    look = await ticker.due()
 
-    await works.schedules.change("s", pause_plan)
-    answer = await works.ticks.fire_due(works.driver.partition, look)
+    await ticker.schedules.change("s", pause_plan)
+    answer = await ticker.ticks.fire_due(ticker.driver.partition, look)
 
     assert [ticked.fired for ticked in answer] == [0]
-    assert await works.jobs() == []
+    assert await ticker.jobs() == []
 
 
 async def test_a_schedule_that_was_taken_away_is_gone(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
 
-    await works.schedules.withdraw("s", ScheduleLocation("q", 0), "code")
+    await ticker.schedules.withdraw("s", ScheduleLocation("q", 0), "code")
 
-    assert await works.schedules.locations() == {}
+    assert await ticker.schedules.locations() == {}
     with pytest.raises(NotFound):
-        await works.schedules.change("s", pause_plan)
-    assert await store.server.call("EXISTS", works.driver.partition.base + "schedules") == 0
+        await ticker.schedules.change("s", pause_plan)
+    assert await store.server.call("EXISTS", ticker.driver.partition.base + "schedules") == 0
 
 
 async def test_what_cannot_be_read_does_not_hold_up_the_others(store: Store) -> None:
-    works = await Clockwork.make(store)
-    base = works.driver.partition.base
+    ticker = await Ticker.make(store)
+    base = ticker.driver.partition.base
     await store.server.call("HSET", base + "schedule:broken", "rev", 1, "code", "{not json", "next", 1)
     await store.server.call("ZADD", base + "schedules", 1, "broken")
-    await works.set_back(MINUTE)
+    await ticker.set_back(MINUTE)
 
-    look = await works.due()
-    fired = await works.ticks.fire_due(works.driver.partition, look)
-    await works.schedules.postpone(
+    look = await ticker.due()
+    fired = await ticker.ticks.fire_due(ticker.driver.partition, look)
+    await ticker.schedules.postpone(
         ScheduleLocation("q", 0), "broken", look.unreadable["broken"][0], look.now_ms + MINUTE
     )
 
     assert [ticked.fired for ticked in fired] == [1]
-    assert "broken" not in (await works.due()).unreadable
+    assert "broken" not in (await ticker.due()).unreadable
     await store.server.call("DEL", base + "schedule:broken")
     await store.server.call("ZREM", base + "schedules", "broken")
 
 
 async def test_promote_says_when_a_schedule_is_due(store: Store) -> None:
-    works = await Clockwork.make(store, every=3600)
+    ticker = await Ticker.make(store, every=3600)
 
-    tick = (await works.driver.partition.promote()).tick
+    tick = (await ticker.driver.partition.promote()).tick
 
     assert tick is not None and 0 < tick <= 3600
-    await works.schedules.change("s", pause_plan)
-    assert (await works.driver.partition.promote()).tick is None
+    await ticker.schedules.change("s", pause_plan)
+    assert (await ticker.driver.partition.promote()).tick is None
 
 
 async def test_a_schedule_follows_its_partitions_and_ticks_in_one_place_only(store: Store) -> None:
-    works = await Clockwork.make(store, catch_up="all")
-    planned = await works.set_back(2 * MINUTE)
-    look = await works.due()
+    ticker = await Ticker.make(store, catch_up="all")
+    planned = await ticker.set_back(2 * MINUTE)
+    look = await ticker.due()
 
     for _ in range(2):  # whoever moves it may die, and another begins again
-        await works.schedules.move("s", ScheduleLocation("q", 0), ScheduleLocation("q", 7))
-    late = await works.ticks.fire_due(works.driver.partition, look)
+        await ticker.schedules.move("s", ScheduleLocation("q", 0), ScheduleLocation("q", 7))
+    late = await ticker.ticks.fire_due(ticker.driver.partition, look)
 
     assert [ticked.fired for ticked in late] == [0]
-    assert await works.schedules.location("s") == ScheduleLocation("q", 7)
-    assert (await works.schedules.read(ScheduleLocation("q", 0), ["s"])).plans == {}
-    assert (await works.schedules.read(ScheduleLocation("q", 7), ["s"])).plans["s"].next_ms == planned
-    await works.schedules.move("s", ScheduleLocation("q", 7), ScheduleLocation("q", 0))
-    assert await works.tick() == (2, 0, 0)
+    assert await ticker.schedules.location("s") == ScheduleLocation("q", 7)
+    assert (await ticker.schedules.read(ScheduleLocation("q", 0), ["s"])).plans == {}
+    assert (await ticker.schedules.read(ScheduleLocation("q", 7), ["s"])).plans["s"].next_ms == planned
+    await ticker.schedules.move("s", ScheduleLocation("q", 7), ScheduleLocation("q", 0))
+    assert await ticker.tick() == (2, 0, 0)
 
 
 OLD, NEW, NEWER = ScheduleLocation("q", 0), ScheduleLocation("q", 7), ScheduleLocation("q", 8)
@@ -388,54 +388,56 @@ OLD, NEW, NEWER = ScheduleLocation("q", 0), ScheduleLocation("q", 7), ScheduleLo
 
 @pytest.mark.parametrize("step", ["marked", "copied", "registered"])
 async def test_a_move_that_was_cut_off_is_ended_by_whoever_comes_next(store: Store, step: str) -> None:
-    works = await Clockwork.make(store)
-    plan = await works.plan()
-    await works.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
+    ticker = await Ticker.make(store)
+    plan = await ticker.plan()
+    await ticker.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
     if step != "marked":
-        await works.schedules._write(NEW, "s", 0, PlanChange(None, fields_of(plan)))
+        await ticker.schedules._write(NEW, "s", 0, PlanChange(None, fields_of(plan)))
     if step == "registered":
-        await works.schedules._register("s", NEW)
+        await ticker.schedules._register("s", NEW)
 
-    await works.schedules.move("s", OLD, NEW)
-    await works.schedules.change("s", pause_plan)
+    await ticker.schedules.move("s", OLD, NEW)
+    await ticker.schedules.change("s", pause_plan)
 
-    assert await works.schedules.location("s") == NEW
-    assert (await works.schedules.read(NEW, ["s"])).plans["s"].paused_ms is not None
-    assert (await works.schedules.read(OLD, ["s"])).plans == {}
-    await works.schedules.move("s", NEW, OLD)
+    assert await ticker.schedules.location("s") == NEW
+    assert (await ticker.schedules.read(NEW, ["s"])).plans["s"].paused_ms is not None
+    assert (await ticker.schedules.read(OLD, ["s"])).plans == {}
+    await ticker.schedules.move("s", NEW, OLD)
 
 
 async def test_whoever_meets_a_schedule_on_its_way_ends_the_move_first(store: Store) -> None:
-    works = await Clockwork.make(store)
-    plan = await works.plan()
-    await works.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
+    ticker = await Ticker.make(store)
+    plan = await ticker.plan()
+    await ticker.schedules._write(OLD, "s", plan.rev, PlanChange(None, {"moving": str(NEW)}))
     other = ScheduleRule(every=30).schedule("s", "q", "task", b"{}", None, "UTC")
 
-    await works.schedules.change("s", pause_plan)
-    await works.schedules.put(other, "own", works.driver.settings)  # its home is the old one: it comes back
+    await ticker.schedules.change("s", pause_plan)
+    await ticker.schedules.put(other, "own", ticker.driver.settings)  # its home is the old one: it comes back
 
-    found = await works.schedules.find("s")
+    found = await ticker.schedules.find("s")
     assert found is not None
     assert (found.location, found.plan.own, found.plan.paused_ms is not None) == (OLD, other, True)
-    assert (await works.schedules.read(NEW, ["s"])).plans == {}
+    assert (await ticker.schedules.read(NEW, ["s"])).plans == {}
 
 
 async def test_two_moves_to_different_places_come_one_after_the_other(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
 
-    await asyncio.gather(works.schedules.move("s", OLD, NEW), works.schedules.move("s", OLD, NEWER))
+    await asyncio.gather(ticker.schedules.move("s", OLD, NEW), ticker.schedules.move("s", OLD, NEWER))
 
-    plans = [name for place in (OLD, NEW, NEWER) for name in (await works.schedules.read(place, ["s"])).plans]
+    plans = [
+        name for place in (OLD, NEW, NEWER) for name in (await ticker.schedules.read(place, ["s"])).plans
+    ]
     assert plans == ["s"]
-    found = await works.schedules.find("s")
-    assert found is not None and found.location == await works.schedules.location("s")
-    await works.schedules.move("s", found.location, OLD)
+    found = await ticker.schedules.find("s")
+    assert found is not None and found.location == await ticker.schedules.location("s")
+    await ticker.schedules.move("s", found.location, OLD)
 
 
 async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
     frozen = ScheduleStore(store)
     reached, wake = asyncio.Event(), asyncio.Event()
     write = frozen._write
@@ -449,54 +451,54 @@ async def test_a_mover_that_was_frozen_and_wakes_up_brings_nothing_back(
     monkeypatch.setattr(frozen, "_write", write_late)
     moving = asyncio.create_task(frozen.move("s", OLD, NEW))
     await reached.wait()  # it has read the plan, and is about to write it
-    await works.schedules.move("s", OLD, NEW)
-    await works.schedules.move("s", NEW, NEWER)
+    await ticker.schedules.move("s", OLD, NEW)
+    await ticker.schedules.move("s", NEW, NEWER)
 
     wake.set()
     await moving
 
-    assert (await works.schedules.read(NEW, ["s"])).plans == {}
-    assert await works.schedules.location("s") == NEWER
-    await works.schedules.move("s", NEWER, OLD)
+    assert (await ticker.schedules.read(NEW, ["s"])).plans == {}
+    assert await ticker.schedules.location("s") == NEWER
+    await ticker.schedules.move("s", NEWER, OLD)
 
 
 async def test_a_schedule_that_was_removed_can_be_made_again_at_once(store: Store) -> None:
-    works = await Clockwork.make(store)
-    before = await works.plan()
+    ticker = await Ticker.make(store)
+    before = await ticker.plan()
 
-    await works.schedules.remove("s")
-    assert await works.schedules.find("s") is None
-    await works.schedules.put(works.schedule, "own", works.driver.settings)
+    await ticker.schedules.remove("s")
+    assert await ticker.schedules.find("s") is None
+    await ticker.schedules.put(ticker.schedule, "own", ticker.driver.settings)
 
-    again = await works.plan()
-    assert (again.own, again.code, again.fired) == (works.schedule, None, 0)
+    again = await ticker.plan()
+    assert (again.own, again.code, again.fired) == (ticker.schedule, None, 0)
     assert again.rev > before.rev
-    assert await store.server.call("PTTL", works.driver.partition.base + "schedule:s") == -1
+    assert await store.server.call("PTTL", ticker.driver.partition.base + "schedule:s") == -1
 
 
 async def test_the_trace_of_a_schedule_expires(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
 
-    await works.schedules.remove("s")
+    await ticker.schedules.remove("s")
 
-    assert 0 < await store.server.call("PTTL", works.driver.partition.base + "schedule:s") <= 3_600_000
+    assert 0 < await store.server.call("PTTL", ticker.driver.partition.base + "schedule:s") <= 3_600_000
 
 
 async def test_a_run_expires_as_any_job_of_its_task_does(store: Store) -> None:
-    works = await Clockwork.make(store)
+    ticker = await Ticker.make(store)
     signature, defaults = Signature("task", lambda: None), Options(expires=60)
     spec = TaskSpec("task", print, signature, "async", Retry(), None, defaults=defaults)
-    works.ticks = ScheduleTicks(store, tasks={"task": spec})
-    await works.set_back(45 * 1000)
+    ticker.ticks = ScheduleTicks(store, tasks={"task": spec})
+    await ticker.set_back(45 * 1000)
 
-    assert await works.tick() == (1, 0, 0)
-    assert await works.ticks.fire_now(works.driver.partition, works.schedule, "by-hand")
+    assert await ticker.tick() == (1, 0, 0)
+    assert await ticker.ticks.fire_now(ticker.driver.partition, ticker.schedule, "by-hand")
 
-    planned, by_hand = sorted(await works.jobs(), key=lambda id: id == "by-hand")
+    planned, by_hand = sorted(await ticker.jobs(), key=lambda id: id == "by-hand")
     for id in (planned, by_hand):
-        found = await inspect.find(works.driver.partition, id)
+        found = await inspect.find(ticker.driver.partition, id)
         assert found is not None
         assert found.body().expires == 60_000
-    await works.driver.let_end_come(planned, by_hand)
-    await works.driver.partition.promote()
-    assert [await works.driver.state(id) for id in (planned, by_hand)] == ["cancelled", "cancelled"]
+    await ticker.driver.let_end_come(planned, by_hand)
+    await ticker.driver.partition.promote()
+    assert [await ticker.driver.state(id) for id in (planned, by_hand)] == ["cancelled", "cancelled"]

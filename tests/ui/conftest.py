@@ -1,5 +1,5 @@
-"""One stage and one browser for all tests of the dashboard."""
+"""One server and one browser for all tests of the dashboard."""
 
-from stage import make_admin, make_viewer, open_browser, set_stage
+from dashboard_server import make_admin, make_viewer, open_browser, open_dashboard
 
-__all__ = ["make_admin", "make_viewer", "open_browser", "set_stage"]
+__all__ = ["make_admin", "make_viewer", "open_browser", "open_dashboard"]

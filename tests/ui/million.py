@@ -17,8 +17,8 @@ from statistics import median
 from typing import Any
 
 from browser import options
+from dashboard_server import ADMIN, VIEWS, address, running
 from playwright.sync_api import Page, sync_playwright
-from stage import ADMIN, VIEWS, address, running
 
 from qbull.embedded.server import EmbeddedServer
 
@@ -39,7 +39,7 @@ LOOKS = (
     "keys?queue=parcels&key=customer-77",
     "dead?queue=returns",
 )
-"""Into the queues of crowd.py, beside the views that need no queue."""
+"""Into the queues of million_app.py, beside the views that need no queue."""
 
 
 def main(jobs: int) -> int:
@@ -47,7 +47,7 @@ def main(jobs: int) -> int:
         valkey = EmbeddedServer.open(Path(directory))
         os.environ |= {
             "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
-            "QBULL_PREFIX": "crowd",
+            "QBULL_PREFIX": "million",
             "QBULL_ADMIN_TOKEN": ADMIN,
             "QBULL_LOG_LEVEL": "ERROR",
             "PYTHONPATH": str(Path(__file__).parent),
@@ -61,8 +61,8 @@ def main(jobs: int) -> int:
 def look(jobs: int) -> int:
     began = time.monotonic()
     with (
-        running(dict(os.environ), "worker", "crowd:app", "--processes", "1", unheard=True),
-        running(dict(os.environ), "serve", "crowd:app", "--port", "0") as serving,
+        running(dict(os.environ), "worker", "million_app:app", "--processes", "1", unheard=True),
+        running(dict(os.environ), "serve", "million_app:app", "--port", "0") as serving,
     ):
         where = address(serving)
         id = asyncio.run(fill(jobs))
@@ -88,20 +88,20 @@ def look(jobs: int) -> int:
 
 async def fill(jobs: int) -> str:
     """Seven in ten wait in lanes, two without; a twentieth is for later, as many are done or have failed. Gives one that waits in a lane."""
-    import crowd  # behind the environment
+    import million_app  # behind the environment
 
-    async with crowd.app:
+    async with million_app.app:
         ended = jobs // 20
-        await send(crowd.take_back, ended, lambda n: {"customer": f"customer-{n}", "parcel": n})
+        await send(million_app.take_back, ended, lambda n: {"customer": f"customer-{n}", "parcel": n})
         await send(
-            crowd.deliver.options(delay=86_400), ended, lambda n: {"customer": f"late-{n}", "parcel": n}
+            million_app.deliver.options(delay=86_400), ended, lambda n: {"customer": f"late-{n}", "parcel": n}
         )
-        await send(crowd.print_letter, jobs // 5, lambda n: {"customer": f"customer-{n}", "page": n})
+        await send(million_app.print_letter, jobs // 5, lambda n: {"customer": f"customer-{n}", "page": n})
         await send(
-            crowd.deliver, jobs * 7 // 10, lambda n: {"customer": f"customer-{n % 50_000}", "parcel": n}
+            million_app.deliver, jobs * 7 // 10, lambda n: {"customer": f"customer-{n % 50_000}", "parcel": n}
         )
-        last = await crowd.deliver.enqueue(customer="customer-77", parcel=jobs)
-        while (await crowd.returns.stats()).unfinished:
+        last = await million_app.deliver.enqueue(customer="customer-77", parcel=jobs)
+        while (await million_app.returns.stats()).unfinished:
             await asyncio.sleep(0.2)
         return last.id
 

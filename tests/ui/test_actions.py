@@ -7,8 +7,8 @@ import time
 from urllib.parse import quote
 
 import pytest
+from dashboard_server import VIEWS, DashboardServer, Person, person
 from playwright.async_api import Browser, expect
-from stage import VIEWS, Person, Stage, person
 
 from qbull.api.dashboard import Dashboard as Built
 
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-async def test_a_queue_is_paused_and_resumed(stage: Stage, admin: Person) -> None:
+async def test_a_queue_is_paused_and_resumed(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("queues?find=slack")
     card = page.locator(".queue-card", has_text="slack")
 
@@ -29,16 +29,16 @@ async def test_a_queue_is_paused_and_resumed(stage: Stage, admin: Person) -> Non
     await expect(card.get_by_text("paused")).to_have_count(0)
     await card.get_by_role("button", name="Pause").click()
     await expect(card.get_by_text("paused")).to_be_visible()
-    id = stage.enqueue("slack", "alert", {"channel": "#ops", "text": "held"})
+    id = dashboard.enqueue("slack", "alert", {"channel": "#ops", "text": "held"})
     await expect(card.get_by_role("link", name="slack: 1 waiting")).to_be_visible()
     await card.get_by_role("button", name="Resume").click()
 
-    stage.until("slack", id, "completed")
+    dashboard.until("slack", id, "completed")
     await expect(card.get_by_role("button", name="Pause")).to_be_visible()
 
 
-async def test_a_count_leads_to_what_was_counted(stage: Stage, admin: Person) -> None:
-    [id] = stage.fail(1, "a failure to be found")
+async def test_a_count_leads_to_what_was_counted(dashboard: DashboardServer, admin: Person) -> None:
+    [id] = dashboard.fail(1, "a failure to be found")
     page = await admin.go("queues?find=email")
 
     await page.get_by_role("link", name=re.compile("email: .* failed")).click()
@@ -47,7 +47,7 @@ async def test_a_count_leads_to_what_was_counted(stage: Stage, admin: Person) ->
     await expect(page.get_by_role("link", name=re.compile(id))).to_be_visible()
 
 
-async def test_settings_are_changed_and_reset(stage: Stage, admin: Person) -> None:
+async def test_settings_are_changed_and_reset(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("queue?name=slack")
     settings = page.locator(".card", has=page.get_by_role("heading", name="Settings"))
 
@@ -56,17 +56,17 @@ async def test_settings_are_changed_and_reset(stage: Stage, admin: Person) -> No
     await page.get_by_label("Starts at most").fill("50")
     await admin.confirm("Change")
     await expect(settings).to_contain_text("50 in 1 s")
-    changed = stage.ask("GET", "queues/slack/settings")
+    changed = dashboard.ask("GET", "queues/slack/settings")
     await settings.get_by_role("button", name="Reset").first.click()
     await admin.confirm("Reset")
 
     assert changed["settings"]["concurrency"] == 3
     assert changed["settings"]["rate"] == {"count": 50, "per": 1.0}
-    assert "concurrency" not in stage.ask("GET", "queues/slack/settings")["changed"]
-    stage.ask("DELETE", "queues/slack/settings")
+    assert "concurrency" not in dashboard.ask("GET", "queues/slack/settings")["changed"]
+    dashboard.ask("DELETE", "queues/slack/settings")
 
 
-async def test_the_number_of_partitions_is_changed(stage: Stage, admin: Person) -> None:
+async def test_the_number_of_partitions_is_changed(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("queue?name=slack")
 
     await admin.press("Change their number")
@@ -74,10 +74,10 @@ async def test_the_number_of_partitions_is_changed(stage: Stage, admin: Person) 
     await admin.confirm("Change")
 
     await expect(page.locator(".strip .cell:not(.draining)")).to_have_count(3)
-    assert stage.ask("GET", "queues/slack")["partitions"] == 3
+    assert dashboard.ask("GET", "queues/slack")["partitions"] == 3
 
 
-async def test_a_job_is_enqueued_from_the_page(stage: Stage, admin: Person) -> None:
+async def test_a_job_is_enqueued_from_the_page(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("queue?name=email")
 
     await admin.press("New job")
@@ -92,10 +92,10 @@ async def test_a_job_is_enqueued_from_the_page(stage: Stage, admin: Person) -> N
     await expect(page.get_by_label("Arguments")).to_contain_text("new@example.com")
 
 
-async def test_the_address_holds_the_filter(stage: Stage, admin: Person) -> None:
-    found = stage.enqueue("email", "welcome", {"user_id": "needle", "address": "n@example.com"})
-    stage.enqueue("email", "welcome", {"user_id": "hay", "address": "h@example.com"})
-    stage.until("email", found, "completed")
+async def test_the_address_holds_the_filter(dashboard: DashboardServer, admin: Person) -> None:
+    found = dashboard.enqueue("email", "welcome", {"user_id": "needle", "address": "n@example.com"})
+    dashboard.enqueue("email", "welcome", {"user_id": "hay", "address": "h@example.com"})
+    dashboard.until("email", found, "completed")
     page = await admin.go("jobs?queue=email&state=completed")
 
     await admin.press("Filter")
@@ -111,8 +111,8 @@ async def test_the_address_holds_the_filter(stage: Stage, admin: Person) -> None
     await expect(page.locator("tbody tr")).not_to_have_count(1)
 
 
-async def test_chosen_jobs_are_retried(stage: Stage, admin: Person) -> None:
-    ids = stage.fail(3, "retry two of these three")
+async def test_chosen_jobs_are_retried(dashboard: DashboardServer, admin: Person) -> None:
+    ids = dashboard.fail(3, "retry two of these three")
     page = await admin.go("jobs?queue=email&state=failed&errorContains=two+of+these")
     await expect(page.locator("tbody tr")).to_have_count(3)
 
@@ -123,17 +123,17 @@ async def test_chosen_jobs_are_retried(stage: Stage, admin: Person) -> None:
 
     await expect(page.get_by_text("Retry: 2 jobs")).to_be_visible()
     for id in ids[:2]:
-        job = stage.until("email", id, "failed")
-        history = stage.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]
+        job = dashboard.until("email", id, "failed")
+        history = dashboard.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]
         assert len(history) > job["maxAttempts"]
-    assert len(stage.ask("GET", f"queues/email/jobs/{ids[2]}/history")["attempts"]) == 3
+    assert len(dashboard.ask("GET", f"queues/email/jobs/{ids[2]}/history")["attempts"]) == 3
 
 
-async def test_all_that_match_are_removed_by_the_server(stage: Stage, admin: Person) -> None:
-    stage.ask("POST", "queues/email/pause")
+async def test_all_that_match_are_removed_by_the_server(dashboard: DashboardServer, admin: Person) -> None:
+    dashboard.ask("POST", "queues/email/pause")
     call = {"user_id": "crowd", "address": "c@example.com"}
     for _ in range(60):
-        stage.enqueue("email", "welcome", call, delay=3000)
+        dashboard.enqueue("email", "welcome", call, delay=3000)
     page = await admin.go("jobs?queue=email&state=delayed&payload=user_id%3Dcrowd")
 
     await page.get_by_label("Choose all that are shown").check()
@@ -143,11 +143,11 @@ async def test_all_that_match_are_removed_by_the_server(stage: Stage, admin: Per
 
     await expect(page.locator(".operations")).to_contain_text("60 jobs")
     await expect(page.get_by_text("No job fits this filter")).to_be_visible()
-    stage.ask("POST", "queues/email/resume")
+    dashboard.ask("POST", "queues/email/resume")
 
 
-async def test_a_failed_job_is_edited_and_retried(stage: Stage, admin: Person) -> None:
-    [id] = stage.fail(1, "these arguments cannot work")
+async def test_a_failed_job_is_edited_and_retried(dashboard: DashboardServer, admin: Person) -> None:
+    [id] = dashboard.fail(1, "these arguments cannot work")
     page = await admin.go(f"job?queue=email&id={id}")
     await expect(page.get_by_label("Traceback")).to_contain_text(
         "ConnectionError: these arguments cannot work"
@@ -163,10 +163,12 @@ async def test_a_failed_job_is_edited_and_retried(stage: Stage, admin: Person) -
 
 
 async def test_a_delayed_job_is_run_now_and_another_cancelled_and_removed(
-    stage: Stage, admin: Person
+    dashboard: DashboardServer, admin: Person
 ) -> None:
-    now = stage.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
-    never = stage.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600, id="a.b/c d")
+    now = dashboard.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
+    never = dashboard.enqueue(
+        "email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600, id="a.b/c d"
+    )
 
     page = await admin.go(f"job?queue=email&id={now}")
     await admin.press("Run now")
@@ -181,16 +183,16 @@ async def test_a_delayed_job_is_run_now_and_another_cancelled_and_removed(
     await expect(page.locator("h1")).to_contain_text("cancelled")
     await admin.press("Remove")
     await expect(page.locator("h1")).to_have_text("Jobs")
-    await page.goto(f"{stage.url}/ui/workers")  # whoever leaves does not want it back
+    await page.goto(f"{dashboard.url}/ui/workers")  # whoever leaves does not want it back
 
     deadline = time.monotonic() + 20
-    while stage.api.get(f"queues/email/jobs/{quote(never, safe='')}").status_code != 404:
+    while dashboard.api.get(f"queues/email/jobs/{quote(never, safe='')}").status_code != 404:
         assert time.monotonic() < deadline
 
 
-async def test_a_running_job_is_cancelled(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 60})
-    stage.until("reports", id, "active")
+async def test_a_running_job_is_cancelled(dashboard: DashboardServer, admin: Person) -> None:
+    id = dashboard.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 60})
+    dashboard.until("reports", id, "active")
     page = await admin.go(f"job?queue=reports&id={id}")
 
     await admin.press("Cancel")
@@ -199,8 +201,8 @@ async def test_a_running_job_is_cancelled(stage: Stage, admin: Person) -> None:
     await expect(page.locator("h1")).to_contain_text("cancelled")
 
 
-async def test_a_group_of_dead_letters_is_redriven(stage: Stage, admin: Person) -> None:
-    ids = stage.fail(2, "the redriven kind")
+async def test_a_group_of_dead_letters_is_redriven(dashboard: DashboardServer, admin: Person) -> None:
+    ids = dashboard.fail(2, "the redriven kind")
     page = await admin.go("dead")
     row = page.locator("tr", has_text="the redriven kind")
     await expect(row).to_contain_text("2")
@@ -210,17 +212,19 @@ async def test_a_group_of_dead_letters_is_redriven(stage: Stage, admin: Person) 
 
     await expect(page.get_by_text("2 jobs go round again")).to_be_visible()
     for id in ids:
-        stage.until("email", id, "failed")
-        assert len(stage.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) == 6
+        dashboard.until("email", id, "failed")
+        assert len(dashboard.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) == 6
     await row.get_by_role("button", name="Remove this group").click()
     await admin.confirm("Remove")
     await expect(row).to_have_count(0)
 
 
-async def test_a_halted_line_goes_on_after_its_head_was_skipped(stage: Stage, admin: Person) -> None:
-    head = stage.enqueue("payments", "charge", {"account": "halt-1", "amount": 5, "refused": True})
-    behind = stage.enqueue("payments", "charge", {"account": "halt-1", "amount": 6})
-    stage.until("payments", head, "failed")
+async def test_a_halted_line_goes_on_after_its_head_was_skipped(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    head = dashboard.enqueue("payments", "charge", {"account": "halt-1", "amount": 5, "refused": True})
+    behind = dashboard.enqueue("payments", "charge", {"account": "halt-1", "amount": 6})
+    dashboard.until("payments", head, "failed")
     page = await admin.go("keys")
 
     await page.get_by_role("link", name="halt-1").first.click()
@@ -229,11 +233,13 @@ async def test_a_halted_line_goes_on_after_its_head_was_skipped(stage: Stage, ad
     await admin.press("Skip it")
     await admin.confirm("Skip it")
 
-    stage.until("payments", behind, "completed")
+    dashboard.until("payments", behind, "completed")
     await expect(page.get_by_text("Nobody waits in this line")).to_be_visible()
 
 
-async def test_schedules_are_run_paused_edited_added_and_removed(stage: Stage, admin: Person) -> None:
+async def test_schedules_are_run_paused_edited_added_and_removed(
+    dashboard: DashboardServer, admin: Person
+) -> None:
     page = await admin.go("schedules")
     daily = page.locator(".schedule", has_text="daily-report")
     await expect(daily.locator(".next-runs tbody tr")).to_have_count(5)
@@ -261,15 +267,15 @@ async def test_schedules_are_run_paused_edited_added_and_removed(stage: Stage, a
     await page.get_by_label("Cron expression").fill("45 3 * * *")
     await admin.confirm("Save")
     await expect(nightly).to_contain_text("03:45")
-    assert stage.ask("GET", "schedules/nightly")["schedule"]["tz"] == "Asia/Tokyo"
+    assert dashboard.ask("GET", "schedules/nightly")["schedule"]["tz"] == "Asia/Tokyo"
     await nightly.get_by_role("button", name="Remove nightly").click()
     await admin.confirm("Remove")
     await expect(nightly).to_have_count(0)
 
 
-async def test_workers_show_what_they_run(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 30})
-    stage.until("reports", id, "active")
+async def test_workers_show_what_they_run(dashboard: DashboardServer, admin: Person) -> None:
+    id = dashboard.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 30})
+    dashboard.until("reports", id, "active")
 
     page = await admin.go("workers")
 
@@ -277,12 +283,12 @@ async def test_workers_show_what_they_run(stage: Stage, admin: Person) -> None:
         page.locator(".worker").get_by_role("link", name="reports/monthly-statement")
     ).to_be_visible()
     await expect(page.locator(".worker-queues")).to_contain_text("0–7")
-    stage.ask("POST", f"queues/reports/jobs/{id}/cancel")
+    dashboard.ask("POST", f"queues/reports/jobs/{id}/cancel")
 
 
-async def test_finished_jobs_are_cleaned(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue("slack", "alert", {"channel": "#ops", "text": "soon gone"})
-    stage.until("slack", id, "completed")
+async def test_finished_jobs_are_cleaned(dashboard: DashboardServer, admin: Person) -> None:
+    id = dashboard.enqueue("slack", "alert", {"channel": "#ops", "text": "soon gone"})
+    dashboard.until("slack", id, "completed")
     page = await admin.go("queue?name=slack")
 
     await admin.press("Clean")
@@ -290,12 +296,14 @@ async def test_finished_jobs_are_cleaned(stage: Stage, admin: Person) -> None:
     await admin.confirm("Remove them")
 
     await expect(page.get_by_text(re.compile("jobs? w(as|ere) removed"))).to_be_visible()
-    assert stage.ask("GET", "queues/slack/stats")["completed"] == 0
+    assert dashboard.ask("GET", "queues/slack/stats")["completed"] == 0
     page = await admin.go("system")
     await expect(page.locator("tr", has_text="clean")).to_be_visible()
 
 
-async def test_a_token_is_made_used_and_revoked(stage: Stage, browser: Browser, admin: Person) -> None:
+async def test_a_token_is_made_used_and_revoked(
+    dashboard: DashboardServer, browser: Browser, admin: Person
+) -> None:
     page = await admin.go("access")
     await admin.press("New token")
     await page.get_by_label("Name").fill("a viewer of the tests")
@@ -303,7 +311,7 @@ async def test_a_token_is_made_used_and_revoked(stage: Stage, browser: Browser, 
     text = await page.locator(".token-shown code").inner_text()
     await page.get_by_role("button", name="Got it").click()
 
-    somebody = await person(stage, browser, None)
+    somebody = await person(dashboard, browser, None)
     theirs = await somebody.go("queue?name=email")
     await theirs.get_by_role("button", name="Token").click()
     await theirs.get_by_label("Token", exact=True).fill(text)
@@ -314,7 +322,7 @@ async def test_a_token_is_made_used_and_revoked(stage: Stage, browser: Browser, 
     await admin.confirm("Revoke")
 
     deadline = time.monotonic() + 10
-    while (await theirs.request.get(f"{stage.url}/api/me")).ok:
+    while (await theirs.request.get(f"{dashboard.url}/api/me")).ok:
         assert time.monotonic() < deadline
     await theirs.reload()
     await expect(theirs.get_by_role("heading", name="Log in to qbull")).to_be_visible()
@@ -322,9 +330,11 @@ async def test_a_token_is_made_used_and_revoked(stage: Stage, browser: Browser, 
     await somebody.context.close()
 
 
-async def test_a_viewer_sees_no_button_that_would_be_refused(stage: Stage, viewer: Person) -> None:
-    [failed] = stage.fail(1, "only to be looked at")
-    later = stage.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
+async def test_a_viewer_sees_no_button_that_would_be_refused(
+    dashboard: DashboardServer, viewer: Person
+) -> None:
+    [failed] = dashboard.fail(1, "only to be looked at")
+    later = dashboard.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
     allowed = re.compile(
         r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|Show more|Show the line|Apply|Try again|.*– show|Choose.*)$"
     )
@@ -337,4 +347,4 @@ async def test_a_viewer_sees_no_button_that_would_be_refused(stage: Stage, viewe
             for one in await page.locator("main button").all()
         ]
         assert [name for name in names if not allowed.match(name)] == [], path
-    stage.ask("DELETE", f"queues/email/jobs/{later}")
+    dashboard.ask("DELETE", f"queues/email/jobs/{later}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from dashboard_server import ADMIN, VIEWS, DashboardServer, Person, person
 from playwright.async_api import Browser, expect
-from stage import ADMIN, VIEWS, Person, Stage, person
 
 from qbull.api.dashboard import Dashboard as Built
 
@@ -17,11 +17,13 @@ pytestmark = [
 ]
 
 
-async def test_a_key_that_waits_for_somebody_is_in_the_verdict(stage: Stage, admin: Person) -> None:
+async def test_a_key_that_waits_for_somebody_is_in_the_verdict(
+    dashboard: DashboardServer, admin: Person
+) -> None:
     call = {"account": "verdict-1", "amount": 5}
-    head = stage.enqueue("payments", "charge", {**call, "refused": True})
-    behind = stage.enqueue("payments", "charge", call)
-    stage.until("payments", head, "failed")
+    head = dashboard.enqueue("payments", "charge", {**call, "refused": True})
+    behind = dashboard.enqueue("payments", "charge", call)
+    dashboard.until("payments", head, "failed")
     page = await admin.go("")
 
     verdict = page.locator(".verdict")
@@ -34,13 +36,13 @@ async def test_a_key_that_waits_for_somebody_is_in_the_verdict(stage: Stage, adm
     await admin.press("Skip it")
     await admin.confirm("Skip it")
 
-    stage.until("payments", behind, "completed")
+    dashboard.until("payments", behind, "completed")
 
 
-async def test_a_flow_is_seen_step_by_step(stage: Stage, admin: Person) -> None:
-    stage.ask("POST", "queues/orders/pause")
-    placed = stage.enqueue("maintenance", "place", {"order": "A-17"})
-    last = stage.until("maintenance", placed, "completed")["result"]
+async def test_a_flow_is_seen_step_by_step(dashboard: DashboardServer, admin: Person) -> None:
+    dashboard.ask("POST", "queues/orders/pause")
+    placed = dashboard.enqueue("maintenance", "place", {"order": "A-17"})
+    last = dashboard.until("maintenance", placed, "completed")["result"]
 
     page = await admin.go(f"job?queue=orders&id={last}")
 
@@ -49,7 +51,7 @@ async def test_a_flow_is_seen_step_by_step(stage: Stage, admin: Person) -> None:
     await expect(page.locator(".step.here")).to_contain_text("waits for others")
     await expect(page.locator(".reasons")).to_contain_text("It waits for label")
     await expect(page.locator(".step.fallback")).to_contain_text("refund")
-    stage.ask("POST", "queues/orders/resume")
+    dashboard.ask("POST", "queues/orders/resume")
     await expect(page.locator("h1")).to_contain_text("completed")
     await expect(page.get_by_text("4 of 4 jobs completed")).to_be_visible()
     await steps.filter(has_text="reserve").click()
@@ -60,13 +62,13 @@ async def test_a_flow_is_seen_step_by_step(stage: Stage, admin: Person) -> None:
     await expect(row).to_contain_text("completed")
 
 
-async def test_a_flow_that_failed_and_a_wide_one_are_seen(stage: Stage, admin: Person) -> None:
-    placed = stage.enqueue("maintenance", "place", {"order": "sold out"})
-    wide = stage.enqueue("maintenance", "place", {"order": "wide", "labels": 40})
-    failed = stage.until("maintenance", placed, "completed")["result"]
-    last = stage.until("maintenance", wide, "completed")["result"]
-    stage.until("orders", failed, "failed")
-    stage.until("orders", last, "completed")
+async def test_a_flow_that_failed_and_a_wide_one_are_seen(dashboard: DashboardServer, admin: Person) -> None:
+    placed = dashboard.enqueue("maintenance", "place", {"order": "sold out"})
+    wide = dashboard.enqueue("maintenance", "place", {"order": "wide", "labels": 40})
+    failed = dashboard.until("maintenance", placed, "completed")["result"]
+    last = dashboard.until("maintenance", wide, "completed")["result"]
+    dashboard.until("orders", failed, "failed")
+    dashboard.until("orders", last, "completed")
 
     page = await admin.go(f"job?queue=orders&id={failed}")
     await expect(page.locator(".step.fallback")).to_contain_text("completed")
@@ -77,8 +79,8 @@ async def test_a_flow_that_failed_and_a_wide_one_are_seen(stage: Stage, admin: P
     await expect(page.locator("tr", has_text="rescued").first).to_be_visible()
 
 
-async def test_alerts_are_seen_tried_and_silenced(stage: Stage, admin: Person) -> None:
-    stage.fail(1, "worth an alert")
+async def test_alerts_are_seen_tried_and_silenced(dashboard: DashboardServer, admin: Person) -> None:
+    dashboard.fail(1, "worth an alert")
 
     page = await admin.go("alerts")
 
@@ -93,10 +95,12 @@ async def test_alerts_are_seen_tried_and_silenced(stage: Stage, admin: Person) -
     await expect(page.get_by_text("Nothing is sent for now")).to_have_count(0)
 
 
-async def test_work_that_somebody_else_began_is_shown_and_can_be_stopped(stage: Stage, admin: Person) -> None:
-    stage.fail(3, "one in ten seconds")
+async def test_work_that_somebody_else_began_is_shown_and_can_be_stopped(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    dashboard.fail(3, "one in ten seconds")
     body = {"action": "redrive", "errorContains": "one in ten seconds", "rate": 0.1}
-    stage.ask("POST", "queues/email/operations", body)
+    dashboard.ask("POST", "queues/email/operations", body)
 
     page = await admin.go("")
 
@@ -106,9 +110,9 @@ async def test_work_that_somebody_else_began_is_shown_and_can_be_stopped(stage: 
     await expect(shown).to_contain_text("it was stopped")
 
 
-async def test_a_clean_says_how_many_are_meant(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue("orders", "ship", {"order": "to be counted"})
-    stage.until("orders", id, "completed")
+async def test_a_clean_says_how_many_are_meant(dashboard: DashboardServer, admin: Person) -> None:
+    id = dashboard.enqueue("orders", "ship", {"order": "to be counted"})
+    dashboard.until("orders", id, "completed")
     page = await admin.go("queue?name=orders")
 
     await admin.press("Clean")
@@ -119,9 +123,11 @@ async def test_a_clean_says_how_many_are_meant(stage: Stage, admin: Person) -> N
     await expect(page.locator("dialog button[type=submit]")).to_have_text(re.compile(r"Remove them \(\d+\)"))
 
 
-async def test_a_phone_shows_every_view_without_scrolling_sideways(stage: Stage, browser: Browser) -> None:
-    stage.fail(1, "an error with a rather long text that has to go somewhere on a phone")
-    somebody = await person(stage, browser, ADMIN, viewport={"width": 390, "height": 844}, has_touch=True)
+async def test_a_phone_shows_every_view_without_scrolling_sideways(
+    dashboard: DashboardServer, browser: Browser
+) -> None:
+    dashboard.fail(1, "an error with a rather long text that has to go somewhere on a phone")
+    somebody = await person(dashboard, browser, ADMIN, viewport={"width": 390, "height": 844}, has_touch=True)
 
     wide = {}
     for path in VIEWS:
@@ -138,9 +144,11 @@ async def test_a_phone_shows_every_view_without_scrolling_sideways(stage: Stage,
     await somebody.context.close()
 
 
-async def test_whoever_has_only_a_keyboard_retries_a_job(stage: Stage, browser: Browser) -> None:
-    [id] = stage.fail(1, "by keyboard alone")
-    somebody = await person(stage, browser, ADMIN)
+async def test_whoever_has_only_a_keyboard_retries_a_job(
+    dashboard: DashboardServer, browser: Browser
+) -> None:
+    [id] = dashboard.fail(1, "by keyboard alone")
+    somebody = await person(dashboard, browser, ADMIN)
     page = await somebody.go("jobs?queue=email&state=failed&errorContains=by+keyboard")
     await expect(page.locator("tbody tr")).to_have_count(1)
     press = page.keyboard.press
@@ -161,5 +169,5 @@ async def test_whoever_has_only_a_keyboard_retries_a_job(stage: Stage, browser: 
     await press("Enter")
 
     await expect(page.get_by_text("Retry: 1 job")).to_be_visible()
-    assert len(stage.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) >= 3
+    assert len(dashboard.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) >= 3
     await somebody.context.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from dashboard_server import DashboardServer, Person
 from playwright.async_api import expect
-from stage import Person, Stage
 
 from qbull.api.dashboard import Dashboard as Built
 
@@ -29,7 +29,7 @@ CORPUS = [
 ]
 
 
-async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Person) -> None:
+async def test_nothing_that_a_job_or_a_person_says_runs(dashboard: DashboardServer, admin: Person) -> None:
     page = admin.page
     await page.add_init_script(
         "window.violated=[];addEventListener('securitypolicyviolation',e=>violated.push(e.violatedDirective))"
@@ -48,25 +48,25 @@ async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Per
     for n in range(0, len(CORPUS), 3):
         evil = " ".join(CORPUS[n : n + 3])
         payload = {"user_id": evil, "address": evil, "fail": evil}
-        failed = stage.enqueue("email", "verify", payload, id=f"{evil[:150]} {n}")
-        done = stage.enqueue("email", "verify", {"user_id": evil, "address": evil})
-        held = stage.enqueue("payments", "charge", {"account": evil, "amount": 1, "refused": True})
-        later = stage.enqueue("email", "welcome", {"user_id": evil, "address": evil}, delay=3600)
-        logged = stage.enqueue(
+        failed = dashboard.enqueue("email", "verify", payload, id=f"{evil[:150]} {n}")
+        done = dashboard.enqueue("email", "verify", {"user_id": evil, "address": evil})
+        held = dashboard.enqueue("payments", "charge", {"account": evil, "amount": 1, "refused": True})
+        later = dashboard.enqueue("email", "welcome", {"user_id": evil, "address": evil}, delay=3600)
+        logged = dashboard.enqueue(
             "reports", "monthly-statement", {"customer": evil, "month": evil, "seconds": 0.1}
         )
-        placed = stage.enqueue("maintenance", "place", {"order": evil})
-        stopped = stage.enqueue("email", "welcome", {"user_id": "u", "address": "a"}, delay=3600)
-        stage.ask("POST", f"queues/email/jobs/{stopped}/cancel", {"reason": evil})
+        placed = dashboard.enqueue("maintenance", "place", {"order": evil})
+        stopped = dashboard.enqueue("email", "welcome", {"user_id": "u", "address": "a"}, delay=3600)
+        dashboard.ask("POST", f"queues/email/jobs/{stopped}/cancel", {"reason": evil})
         for queue, id, state in (
             ("email", failed, "failed"),
             ("email", done, "completed"),
             ("payments", held, "failed"),
             ("reports", logged, "completed"),
         ):
-            stage.until(queue, quote(id, safe=""), state)
+            dashboard.until(queue, quote(id, safe=""), state)
             views.append(f"job?queue={queue}&id={quote(id, safe='')}")
-        views.append(f"job?queue=orders&id={stage.until('maintenance', placed, 'completed')['result']}")
+        views.append(f"job?queue=orders&id={dashboard.until('maintenance', placed, 'completed')['result']}")
         views += [
             f"job?queue=email&id={later}",
             f"job?queue=email&id={stopped}",
@@ -74,11 +74,11 @@ async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Per
             f"jobs?queue=email&state=failed&errorContains={quote(evil, safe='')}",
         ]
         printable = "".join(letter for letter in evil if letter.isprintable())[:100]
-        stage.ask("POST", "tokens", {"name": printable, "role": "viewer"})
+        dashboard.ask("POST", "tokens", {"name": printable, "role": "viewer"})
     views.append(f"job?queue={quote(CORPUS[1])}&id={quote(CORPUS[0])}")
 
     for path in views:
-        await page.goto(f"{stage.url}/ui/{path}")
+        await page.goto(f"{dashboard.url}/ui/{path}")
         await expect(page.locator("main .loading")).to_have_count(0)
         found = await page.evaluate(
             "[window.ran, window.violated, document.querySelectorAll('main script, main iframe, main style, main img').length]"
@@ -92,9 +92,9 @@ async def test_nothing_that_a_job_or_a_person_says_runs(stage: Stage, admin: Per
     assert await page.evaluate("window.ran") is None
 
 
-async def test_the_policy_lets_nothing_else_in(stage: Stage, admin: Person) -> None:
+async def test_the_policy_lets_nothing_else_in(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("")
-    answer = stage.api.get(f"{stage.url}/ui/")
+    answer = dashboard.api.get(f"{dashboard.url}/ui/")
     policy = answer.headers["content-security-policy"]
 
     await page.evaluate("document.body.append(Object.assign(document.createElement('div'), {id: 'here'}))")

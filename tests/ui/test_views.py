@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dashboard_server import ADMIN, PASSWORD, VIEWS, DashboardServer, Person, address, person, running
 from playwright.async_api import Browser, expect
-from stage import ADMIN, PASSWORD, VIEWS, Person, Stage, address, person, running
 
 from qbull.api.dashboard import Dashboard as Built
 
@@ -28,9 +28,9 @@ AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.
 
 
 async def test_a_wrong_password_is_refused_and_the_right_one_opens_what_was_asked_for(
-    stage: Stage, browser: Browser
+    dashboard: DashboardServer, browser: Browser
 ) -> None:
-    somebody = await person(stage, browser, None)
+    somebody = await person(dashboard, browser, None)
     page = await somebody.go("workers")
 
     await page.get_by_label("Password", exact=True).fill("not this one")
@@ -46,11 +46,13 @@ async def test_a_wrong_password_is_refused_and_the_right_one_opens_what_was_aske
     await somebody.context.close()
 
 
-async def test_the_overview_tells_what_happens_as_it_happens(stage: Stage, admin: Person) -> None:
+async def test_the_overview_tells_what_happens_as_it_happens(
+    dashboard: DashboardServer, admin: Person
+) -> None:
     page = await admin.go("")
     await expect(page.locator(".side .live")).to_have_text("Live")
 
-    id = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "live@example.com"})
+    id = dashboard.enqueue("email", "welcome", {"user_id": "u1", "address": "live@example.com"})
 
     await expect(page.locator(".feed")).to_contain_text(id)
     await expect(page.locator(".verdict")).to_contain_text("All queues work")
@@ -61,8 +63,10 @@ async def test_the_overview_tells_what_happens_as_it_happens(stage: Stage, admin
     await expect(page.get_by_role("heading", name="welcome")).to_be_visible()
 
 
-async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue(
+async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    id = dashboard.enqueue(
         "reports", "monthly-statement", {"customer": "acme", "month": "2026-10", "seconds": 10.0}
     )
     page = await admin.go(f"job?queue=reports&id={id}")
@@ -76,8 +80,8 @@ async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(stage: 
     await expect(page.locator(".timeline")).to_contain_text("Attempt 1 completed")
 
 
-async def test_why_a_job_is_not_running_is_said(stage: Stage, admin: Person) -> None:
-    id = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
+async def test_why_a_job_is_not_running_is_said(dashboard: DashboardServer, admin: Person) -> None:
+    id = dashboard.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
 
     page = await admin.go(f"job?queue=email&id={id}")
 
@@ -85,12 +89,12 @@ async def test_why_a_job_is_not_running_is_said(stage: Stage, admin: Person) -> 
     await expect(page.locator(".reasons")).to_contain_text("It is delayed until")
     await admin.press("Español", inside="aside")
     await expect(page.locator(".reasons")).to_contain_text("Está demorado hasta")
-    await page.goto(f"{stage.url}/ui/job?queue=email&id=nowhere")
+    await page.goto(f"{dashboard.url}/ui/job?queue=email&id=nowhere")
     await expect(page.get_by_role("alert")).to_contain_text("cola «email»: no hay un trabajo nowhere")
-    stage.ask("DELETE", f"queues/email/jobs/{id}")
+    dashboard.ask("DELETE", f"queues/email/jobs/{id}")
 
 
-async def test_the_keyboard_goes_everywhere(stage: Stage, admin: Person) -> None:
+async def test_the_keyboard_goes_everywhere(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("")
     await page.locator("#main").focus()
 
@@ -104,8 +108,8 @@ async def test_the_keyboard_goes_everywhere(stage: Stage, admin: Person) -> None
     await _find(page, "payments queue")
     await expect(page.locator("h1")).to_contain_text("payments")
 
-    id = stage.enqueue("slack", "alert", {"channel": "#ops", "text": "hello"})
-    stage.until("slack", id, "completed")
+    id = dashboard.enqueue("slack", "alert", {"channel": "#ops", "text": "hello"})
+    dashboard.until("slack", id, "completed")
     await _find(page, id)
     await expect(page.locator("h1")).to_contain_text("alert")
 
@@ -160,17 +164,19 @@ async def test_an_address_that_leads_nowhere_says_so(admin: Person) -> None:
         ("queue?name=nowhere", "nowhere"),
         ("jobs?queue=email&state=failed&key=nobody", "No job fits this filter"),
     ):
-        await page.goto(f"{admin.stage.url}/ui/{path}")
+        await page.goto(f"{admin.dashboard.url}/ui/{path}")
         await expect(page.locator("main")).to_contain_text(words)
 
 
-async def test_a_server_that_goes_away_is_said_and_found_again(stage: Stage, browser: Browser) -> None:
+async def test_a_server_that_goes_away_is_said_and_found_again(
+    dashboard: DashboardServer, browser: Browser
+) -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
-    environment = {**stage.environment, "QBULL_LOG_LEVEL": "ERROR"}
-    with running(environment, "serve", "bazaar:app", "--port", port) as serving:
-        other = Stage(environment, address(serving))
+    environment = {**dashboard.environment, "QBULL_LOG_LEVEL": "ERROR"}
+    with running(environment, "serve", "dashboard_app:app", "--port", port) as serving:
+        other = DashboardServer(environment, address(serving))
         somebody = await person(other, browser, ADMIN)
         page = await somebody.go("")
         await expect(page.locator(".side .live")).to_have_text("Live")
@@ -178,7 +184,7 @@ async def test_a_server_that_goes_away_is_said_and_found_again(stage: Stage, bro
         serving.wait()
         await expect(page.get_by_role("alert")).to_contain_text("Live updates are interrupted")
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    with running(environment, "serve", "bazaar:app", "--port", port) as serving:
+    with running(environment, "serve", "dashboard_app:app", "--port", port) as serving:
         address(serving)
         await expect(page.locator(".side .live")).to_have_text("Live", timeout=20_000)
         await expect(page.get_by_role("alert")).to_have_count(0)
@@ -188,14 +194,16 @@ async def test_a_server_that_goes_away_is_said_and_found_again(stage: Stage, bro
 
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: run make check with Node.js")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_wrong_with_any_view(stage: Stage, browser: Browser, scheme: Any) -> None:
-    [failed] = stage.fail(1, "smtp.example.com refused the connection")
-    done = stage.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 0.1})
-    stage.until("reports", done, "completed")
-    later = stage.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
-    order = stage.enqueue("maintenance", "place", {"order": "for axe"})
-    ends = stage.until("maintenance", order, "completed")["result"]
-    somebody = await person(stage, browser, None, color_scheme=scheme, bypass_csp=True)
+async def test_axe_finds_nothing_wrong_with_any_view(
+    dashboard: DashboardServer, browser: Browser, scheme: Any
+) -> None:
+    [failed] = dashboard.fail(1, "smtp.example.com refused the connection")
+    done = dashboard.enqueue("reports", "monthly-statement", {"customer": "c", "month": "m", "seconds": 0.1})
+    dashboard.until("reports", done, "completed")
+    later = dashboard.enqueue("email", "welcome", {"user_id": "u1", "address": "a@b.c"}, delay=3600)
+    order = dashboard.enqueue("maintenance", "place", {"order": "for axe"})
+    ends = dashboard.until("maintenance", order, "completed")["result"]
+    somebody = await person(dashboard, browser, None, color_scheme=scheme, bypass_csp=True)
     found: dict[str, list[str]] = {"login": await _axe(await somebody.go(""), scheme)}
     await somebody.log_in(ADMIN)
 

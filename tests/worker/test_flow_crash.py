@@ -23,7 +23,7 @@ EVERY = float(os.environ.get("FLOW_KILL_EVERY", "0.4"))
 HERE = Path(__file__).parent
 
 
-class Crew:
+class FlowProcesses:
     """Processes of which one is killed now and then, and another takes its place."""
 
     def __init__(self, url: str, directory: Path) -> None:
@@ -77,30 +77,30 @@ async def unfinished(store: Store) -> int:
 async def test_killed_producers_and_workers_lose_and_double_no_flow(
     server_url: str, store: Store, tmp_path: Path
 ) -> None:
-    crew = Crew(server_url, tmp_path)
+    processes = FlowProcesses(server_url, tmp_path)
     try:
         for role in ("worker", "worker", "producer", "producer"):
-            crew.start(role)
+            processes.start(role)
         await eventually(
-            lambda: asyncio.to_thread(lambda: len(crew.noted()) > flow_processes.JOBS), within=60
+            lambda: asyncio.to_thread(lambda: len(processes.noted()) > flow_processes.JOBS), within=60
         )
 
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             await asyncio.sleep(random.uniform(0.5, 1.5) * EVERY)
-            crew.kill_one()
-        crew.end("producer")
+            processes.kill_one()
+        processes.end("producer")
 
         async def all_ended() -> bool:
             return await unfinished(store) == 0
 
         await eventually(all_ended, within=60)
     finally:
-        crew.end("producer")
-        crew.end("worker")
+        processes.end("producer")
+        processes.end("worker")
 
-    noted = crew.noted()
-    taken = set(crew.taken.read_text().split())
+    noted = processes.noted()
+    taken = set(processes.taken.read_text().split())
     begun = {flow for _, flow in noted}
     ended = {flow for word, flow in noted if word == "last"}
     completed, failed = 0, 0
@@ -109,7 +109,7 @@ async def test_killed_producers_and_workers_lose_and_double_no_flow(
             count = await inspect.count(partition)
             completed, failed = completed + count.totals.get("completed", 0), failed + count.failed
     print(
-        f"killed {crew.killed}, flows taken {len(taken)}, begun {len(begun)}, ended {len(ended)}, "
+        f"killed {processes.killed}, flows taken {len(taken)}, begun {len(begun)}, ended {len(ended)}, "
         f"jobs completed {completed}, failed {failed}, run again {sum(noted.values()) - len(noted)}"
     )
     assert taken - ended == set()

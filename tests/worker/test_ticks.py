@@ -31,7 +31,7 @@ SECONDS = float(os.environ.get("QBULL_CHAOS_SECONDS", "8"))
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Tower:
+class TickingWorkers:
     """Worker processes that ring the bells; each is a `qbull worker` of its own, or stands under no parent."""
 
     def __init__(self, url: str, log: Path, schedules: int) -> None:
@@ -87,12 +87,12 @@ class Tower:
 
 
 @asynccontextmanager
-async def a_tower(url: str, log: Path, schedules: int) -> AsyncIterator[Tower]:
-    tower = Tower(url, log, schedules)
+async def ticking_workers(url: str, log: Path, schedules: int) -> AsyncIterator[TickingWorkers]:
+    workers = TickingWorkers(url, log, schedules)
     try:
-        yield tower
+        yield workers
     finally:
-        tower.close()
+        workers.close()
 
 
 @pytest.mark.timeout(180)
@@ -100,26 +100,26 @@ async def test_every_tick_once_while_workers_are_killed(
     store: Store, server_url: str, tmp_path: Path
 ) -> None:
     luck, kills = random.Random(5), 0
-    async with a_tower(server_url, tmp_path / "log", schedules=10 if SECONDS <= 8 else 50) as tower:
+    async with ticking_workers(server_url, tmp_path / "log", schedules=10 if SECONDS <= 8 else 50) as workers:
         for _ in range(3):
-            tower.start()
-        await eventually(lambda: _rung(tower, 20), within=60)
-        since = max(planned for _, planned, _ in tower.rung()[:20]) + 1
+            workers.start()
+        await eventually(lambda: _rung(workers, 20), within=60)
+        since = max(planned for _, planned, _ in workers.rung()[:20]) + 1
         began = time.monotonic()
         while time.monotonic() - began < SECONDS:
             await asyncio.sleep(luck.uniform(0.2, 0.8) * (1 if SECONDS <= 8 else 2))
-            tower.kill(luck.randrange(3))
-            tower.start()
+            workers.kill(luck.randrange(3))
+            workers.start()
             kills += 1
         until = int(await inspect.server_time(store))
-        await eventually(lambda: _no_faults(tower, since, until), within=60)
+        await eventually(lambda: _no_faults(workers, since, until), within=60)
         doubled = await _doubled(store)
 
-    planned = tower.schedules * (until - since + 1)
+    planned = workers.schedules * (until - since + 1)
     print(
-        f"{kills} kills, {planned} ticks planned, {len(tower.faults(since, until))} missed, {len(doubled)} doubled"
+        f"{kills} kills, {planned} ticks planned, {len(workers.faults(since, until))} missed, {len(doubled)} doubled"
     )
-    assert tower.faults(since, until) == []
+    assert workers.faults(since, until) == []
     assert doubled == []
 
 
@@ -127,20 +127,20 @@ async def test_every_tick_once_while_workers_are_killed(
 async def test_clocks_that_are_wrong_by_an_hour_change_nothing(
     store: Store, server_url: str, tmp_path: Path
 ) -> None:
-    async with a_tower(server_url, tmp_path / "log", schedules=4) as tower:
+    async with ticking_workers(server_url, tmp_path / "log", schedules=4) as workers:
         for skew in ("3600", "-3600"):
-            tower.start({"TICKING_APP_SKEW": skew})
-        await eventually(lambda: _rung(tower, 8), within=60)
-        since = max(planned for _, planned, _ in tower.rung()[:8]) + 1
-        await eventually(lambda: _rung(tower, 40), within=60)
-        until = max(planned for _, planned, _ in tower.rung()) - 1
-        await eventually(lambda: _no_faults(tower, since, until))
+            workers.start({"TICKING_APP_SKEW": skew})
+        await eventually(lambda: _rung(workers, 8), within=60)
+        since = max(planned for _, planned, _ in workers.rung()[:8]) + 1
+        await eventually(lambda: _rung(workers, 40), within=60)
+        until = max(planned for _, planned, _ in workers.rung()) - 1
+        await eventually(lambda: _no_faults(workers, since, until))
         now = await inspect.server_time(store)
         doubled = await _doubled(store)
 
     assert doubled == []
-    assert all(abs(planned - now) < 120 for _, planned, _ in tower.rung())
-    both = {line.rsplit(" ", 1)[1] for line in tower.log.read_text().splitlines()}
+    assert all(abs(planned - now) < 120 for _, planned, _ in workers.rung())
+    both = {line.rsplit(" ", 1)[1] for line in workers.log.read_text().splitlines()}
     assert len(both) == 2, "both of them had their share"
 
 
@@ -262,12 +262,12 @@ async def test_every_tick_once_although_a_primary_dies(raise_up: Callable, tmp_p
         await app.close()
 
 
-async def _rung(tower: Tower, times: int) -> bool:
-    return len(tower.rung()) >= times
+async def _rung(workers: TickingWorkers, times: int) -> bool:
+    return len(workers.rung()) >= times
 
 
-async def _no_faults(tower: Tower, since: int, until: int) -> bool:
-    return not tower.faults(since, until)
+async def _no_faults(workers: TickingWorkers, since: int, until: int) -> bool:
+    return not workers.faults(since, until)
 
 
 async def _doubled(store: Store) -> list[str]:

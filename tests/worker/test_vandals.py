@@ -20,7 +20,7 @@ BASE = "{test:work:0}:"
 LANES = st.sampled_from([b"", b"12345678", b"123456789"])
 
 
-class Site:
+class VandalizedQueue:
     """A queue with a worker, on a server that others write to as well."""
 
     def __init__(self, app: qbull.App, store: Store, order: str | None) -> None:
@@ -29,8 +29,8 @@ class Site:
         self.good = self.queue.task(name="good")(good)
         self.queue.task(name="bad")(bad)
 
-    async def add(self, *fields: bytes, band: str = "5") -> None:
-        await self.store.server.call("XADD", f"{BASE}ready:{band}", "*", *fields)
+    async def add(self, *fields: bytes, level: str = "5") -> None:
+        await self.store.server.call("XADD", f"{BASE}ready:{level}", "*", *fields)
 
     async def works(self) -> None:
         """Good jobs still run."""
@@ -56,14 +56,14 @@ async def bad(n: int) -> None:
 
 
 @asynccontextmanager
-async def site(url: str, order: str | None) -> AsyncIterator[Site]:
+async def vandalized_queue(url: str, order: str | None) -> AsyncIterator[VandalizedQueue]:
     store = Store(url, "test")
     await store.open()
     await store.server.call("FLUSHALL")
     app = qbull.App(url, prefix="test")
-    site = Site(app, store, order)
+    vandalized = VandalizedQueue(app, store, order)
     async with app.worker():
-        yield site
+        yield vandalized
     faults = await every_fault(store) + await strays(store)
     await app.close()
     await store.close()
@@ -98,14 +98,14 @@ def test_whatever_is_written_into_the_stream_the_worker_goes_on(server_url: str,
         asyncio.run(write(garbage))
 
     async def write(garbage: list[tuple[list[tuple[bytes, bytes]], str]]) -> None:
-        async with site(server_url, order) as here:
+        async with vandalized_queue(server_url, order) as here:
             await here.good.options(id="known", delay=100).enqueue(n=0)
 
-            for number, (pairs, band) in enumerate(garbage):
+            for number, (pairs, level) in enumerate(garbage):
                 # A well-formed record is a job that somebody has forged: such a one has an id of its own here.
                 await here.add(
                     *(part for name, value in pairs for part in (name_of(name, value, number), value)),
-                    band=band,
+                    level=level,
                 )
 
             await here.works()
@@ -120,7 +120,7 @@ def name_of(name: bytes, value: bytes, number: int) -> bytes:
 
 
 async def test_a_record_that_is_no_record_is_a_dead_letter_that_keeps_all_of_it(server_url: str) -> None:
-    async with site(server_url, "key") as here:
+    async with vandalized_queue(server_url, "key") as here:
         await here.add(b"task", b"send", b"to", b"bob")
         await here.add(b"\n", b"\0\1\1" + bytes(7) + b"\x08")
 
@@ -137,7 +137,7 @@ async def test_a_record_that_is_no_record_is_a_dead_letter_that_keeps_all_of_it(
 async def test_something_of_the_wrong_type_is_said_and_stops_its_own_queue_only(
     server_url: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with site(server_url, None) as here:
+    async with vandalized_queue(server_url, None) as here:
         await here.works()
         if name != "delayed":
             await here.store.server.call("RENAME", BASE + name, BASE + "away")
@@ -157,7 +157,7 @@ async def test_something_of_the_wrong_type_is_said_and_stops_its_own_queue_only(
         await eventually(here.all_read)
 
 
-async def lines_about(here: Site, caplog: pytest.LogCaptureFixture) -> str:
+async def lines_about(here: VandalizedQueue, caplog: pytest.LogCaptureFixture) -> str:
     """What whoever enqueues is told, or else what the worker says."""
     caplog.set_level(logging.ERROR, "qbull.worker")
     try:
@@ -177,7 +177,7 @@ async def lines_about(here: Site, caplog: pytest.LogCaptureFixture) -> str:
     "name", ["os.system", "builtins.eval", "__class__", "good.__globals__", "../good", ""]
 )
 async def test_a_job_names_only_what_the_worker_has_registered(server_url: str, name: str) -> None:
-    async with site(server_url, None) as here:
+    async with vandalized_queue(server_url, None) as here:
         await here.add(b"forged", pack(Body(name, b'{"n": 1}'), priority=5, lane=b""))
 
         job = here.app.job("work", "forged")

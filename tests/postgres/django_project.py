@@ -7,7 +7,7 @@ import django.conf
 from sqlalchemy import make_url
 
 
-def open_site(database: str) -> None:
+def open_django_project(database: str) -> None:
     url = make_url(database)
     place = {
         "NAME": url.database,

@@ -49,7 +49,7 @@ def empty(url: str) -> None:
         server.flushall()
 
 
-class Shop:
+class RestoredApp:
     """`ran` has the label of each run, in order."""
 
     def __init__(self, url: str, prefix: str, manifest: Manifest) -> None:
@@ -65,7 +65,7 @@ class Shop:
             qbull.Signed([key], require=False),
         ]
         self.app = app = qbull.App(url, prefix=prefix)
-        self.sealed_app = qbull.App(url, prefix=prefix, middleware=codecs)
+        self.encrypted_app = qbull.App(url, prefix=prefix, middleware=codecs)
         common: dict[str, Any] = {"keep": KEEP, "retry": qbull.Retry(attempts=2, backoff="fixed", delay=20)}
         rate = qbull.Rate(1000)
         plain = app.queue("plain", partitions=2, alert=True, **common)
@@ -80,10 +80,10 @@ class Shop:
         app.queue("moving", partitions=2, order="key", concurrency=2, **common)
         chunks = app.queue("chunks", **common)
         app.queue("tracked", track=True, **common)
-        self.sealed_app.queue("sealed", **common)
+        self.encrypted_app.queue("sealed", **common)
         self.tasks = {
             queue.name: queue.task(name="work")(self._work)
-            for one in (app, self.sealed_app)
+            for one in (app, self.encrypted_app)
             for queue in one.queues.values()
             if queue is not chunks
         }
@@ -104,7 +104,7 @@ class Shop:
         return [f"new {label}" for label in labels]
 
     def queue(self, name: str) -> qbull.Queue:
-        return (self.sealed_app if name == "sealed" else self.app).queues[name]
+        return (self.encrypted_app if name == "sealed" else self.app).queues[name]
 
     def handle(self, job: Saved) -> qbull.Job[Any]:
         return self.queue(job.queue).job(job.id)
@@ -119,7 +119,7 @@ class Shop:
         Yields a function that waits until the queues are empty.
         """
         self.has_worked = True
-        async with self.app.worker() as worker, self.sealed_app.worker() as other:
+        async with self.app.worker() as worker, self.encrypted_app.worker() as other:
             for job in self.manifest.jobs:
                 if job.label.startswith("far"):
                     await self.handle(job).promote()
@@ -133,4 +133,4 @@ class Shop:
 
     async def close(self) -> None:
         await self.app.close()
-        await self.sealed_app.close()
+        await self.encrypted_app.close()

@@ -10,7 +10,7 @@ from typing import Any
 import qbull
 
 
-class Shop:
+class SampleApp:
     def __init__(self, app: qbull.App) -> None:
         email = app.queue("email", retry=qbull.Retry(delays=(0.05,)))
         orders = app.queue("orders", order="key", partitions=2)
@@ -57,4 +57,4 @@ def block_for(mark: str) -> str:
 
 
 app = qbull.App()
-Shop(app)
+SampleApp(app)

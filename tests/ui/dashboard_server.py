@@ -1,4 +1,4 @@
-"""The stage: a real server of the page on its own Valkey with a real worker, and people with a browser before it."""
+"""A running dashboard: `qbull serve` on its own Valkey with a real worker, and people who use it with a browser."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ VIEWS = (
 """Every view that needs no job of its own: a new one belongs here, so that all that is asked of views is asked of it."""
 
 
-class Stage:
-    """Where the page is, and the API behind it for what a test needs to be there."""
+class DashboardServer:
+    """The address of the dashboard, and its API, with which tests prepare what it shows."""
 
     def __init__(self, environment: dict[str, str], url: str) -> None:
         self.environment = environment
@@ -141,15 +141,15 @@ def address(process: subprocess.Popen[bytes]) -> str:
     raise AssertionError("qbull serve has ended")
 
 
-@pytest.fixture(scope="session", name="stage")
-def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="session", name="dashboard")
+def open_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
     """A Valkey of its own: other tests empty theirs."""
     valkey = EmbeddedServer.open(tmp_path_factory.mktemp("page"))
     inbox = Inbox()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},
         "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
-        "QBULL_PREFIX": "bazaar",
+        "QBULL_PREFIX": "dashboard",
         "QUEUES_UI_PASS": PASSWORD,
         "QBULL_ADMIN_TOKEN": ADMIN,
         "QBULL_VIEWER_TOKEN": VIEWER,
@@ -159,15 +159,15 @@ def set_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "TZ": "UTC",
     }
     log = {**environment, "QBULL_LOG_LEVEL": "ERROR"}
-    work = ("worker", "bazaar:app", "--processes", "1")
-    with inbox, running(log, *work), running(log, "serve", "bazaar:app", "--port", "0") as serving:
-        stage = Stage(environment, address(serving))
+    work = ("worker", "dashboard_app:app", "--processes", "1")
+    with inbox, running(log, *work), running(log, "serve", "dashboard_app:app", "--port", "0") as serving:
+        dashboard = DashboardServer(environment, address(serving))
         deadline = time.monotonic() + 20
-        while not stage.ask("GET", "workers")["workers"]:
+        while not dashboard.ask("GET", "workers")["workers"]:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        yield stage
-        stage.api.close()
+        yield dashboard
+        dashboard.api.close()
     valkey.close()
 
 
@@ -188,8 +188,8 @@ async def open_browser() -> AsyncIterator[Browser]:
 class Person:
     """Somebody with a browser. What the page was told not to do, and did, is kept."""
 
-    def __init__(self, stage: Stage, context: BrowserContext, page: Page) -> None:
-        self.stage = stage
+    def __init__(self, dashboard: DashboardServer, context: BrowserContext, page: Page) -> None:
+        self.dashboard = dashboard
         self.context = context
         self.page = page
         self.wrong: list[str] = []
@@ -203,18 +203,18 @@ class Person:
             self.wrong.append(f"console: {text}")
 
     def _asked(self, url: str) -> None:
-        if not url.startswith(self.stage.url):
+        if not url.startswith(self.dashboard.url):
             self.wrong.append(f"asked {url}")
 
     async def go(self, path: str) -> Page:
         """By the address, as from a link in a chat."""
-        await self.page.goto(f"{self.stage.url}/ui/{path}")
+        await self.page.goto(f"{self.dashboard.url}/ui/{path}")
         await expect(self.page.locator("h1").first).to_be_visible()
         return self.page
 
     async def log_in(self, token: str) -> None:
         answer = await self.page.request.post(
-            f"{self.stage.url}/api/login", data={"token": token}, headers={"origin": self.stage.url}
+            f"{self.dashboard.url}/api/login", data={"token": token}, headers={"origin": self.dashboard.url}
         )
         assert answer.ok, await answer.text()
 
@@ -232,26 +232,26 @@ class Person:
         await expect(dialog).to_have_count(0)
 
 
-async def person(stage: Stage, browser: Browser, token: str | None, **options: Any) -> Person:
+async def person(dashboard: DashboardServer, browser: Browser, token: str | None, **options: Any) -> Person:
     usual = {"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", "timezone_id": "Europe/Madrid"}
     context = await browser.new_context(**{**usual, **options})
-    made = Person(stage, context, await context.new_page())
+    made = Person(dashboard, context, await context.new_page())
     if token is not None:
         await made.log_in(token)
     return made
 
 
 @pytest_asyncio.fixture(loop_scope="session", name="admin")
-async def make_admin(stage: Stage, browser: Browser) -> AsyncIterator[Person]:
-    made = await person(stage, browser, ADMIN)
+async def make_admin(dashboard: DashboardServer, browser: Browser) -> AsyncIterator[Person]:
+    made = await person(dashboard, browser, ADMIN)
     yield made
     await made.context.close()
     assert made.wrong == []
 
 
 @pytest_asyncio.fixture(loop_scope="session", name="viewer")
-async def make_viewer(stage: Stage, browser: Browser) -> AsyncIterator[Person]:
-    made = await person(stage, browser, VIEWER)
+async def make_viewer(dashboard: DashboardServer, browser: Browser) -> AsyncIterator[Person]:
+    made = await person(dashboard, browser, VIEWER)
     yield made
     await made.context.close()
     assert made.wrong == []

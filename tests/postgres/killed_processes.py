@@ -1,4 +1,4 @@
-"""A crowd: processes that are started, killed at random and started again, for as long as the block lasts."""
+"""Processes that are started, killed at random and started again, for as long as the block lasts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 @dataclass
-class Crowd:
+class KilledProcesses:
     """`kinds` are commands, each kept running. Every `pause` seconds on average one of them is hit, but never before
     they have got on since the last time: on a slow machine nothing would ever happen otherwise."""
 
@@ -31,7 +31,7 @@ class Crowd:
     freezes: int = 0
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    async def __aenter__(self) -> Crowd:
+    async def __aenter__(self) -> KilledProcesses:
         self.running = [self._start(kind) for kind in self.kinds]
         self._nemesis = asyncio.create_task(self._hit())
         return self

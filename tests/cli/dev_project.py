@@ -1,4 +1,4 @@
-"""A developer's workshop: a directory with `qbull dev` at work in it, on a server of its own. Nothing of it outlives its test."""
+"""A project directory in which `qbull dev` runs, on a server of its own. Nothing outlives its test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from shell import Shell, seen
 
 
-class Workshop:
+class DevProject:
     """`file` is what is edited there. No server is named."""
 
     def __init__(self, directory: Path, app: str = "shop:app", file: str = "shop.py") -> None:
@@ -64,8 +64,8 @@ def open_short_path() -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.fixture(name="workshop")
-def open_workshop(short_path: Path) -> Iterator[Workshop]:
-    workshop = Workshop(short_path)
-    yield workshop
-    workshop.clear()
+@pytest.fixture(name="project")
+def open_project(short_path: Path) -> Iterator[DevProject]:
+    project = DevProject(short_path)
+    yield project
+    project.clear()
