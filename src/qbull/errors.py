@@ -80,6 +80,11 @@ class NotConfirmed(ServerError):
     """The jobs with these `ids` are on the server, but were not confirmed in time as their durability asks.
 
     Enqueue them again with the same ids: that adds no job and waits for the confirmation again.
+
+    Args:
+        fact: the confirmation that is missing.
+        queue: the name of their queue.
+        ids: the ids of the jobs.
     """
 
     def __init__(self, fact: str, *, queue: str = "", ids: tuple[str, ...] = ()) -> None:
@@ -92,7 +97,12 @@ class NotConfirmed(ServerError):
         self.ids = ids
 
     def of(self, queue: str, *ids: str) -> NotConfirmed:
-        """The same error for these jobs."""
+        """The same error for other jobs.
+
+        Args:
+            queue: the name of their queue.
+            ids: the ids of the jobs.
+        """
         return NotConfirmed(self.fact, queue=queue, ids=ids)
 
 
@@ -117,7 +127,12 @@ class NotFound(QbullError):
 
 
 class Conflict(QbullError):
-    """The state of the job, `state`, does not allow this."""
+    """The state of the job does not allow this.
+
+    Args:
+        message: the text of the error.
+        state: the state of the job.
+    """
 
     def __init__(self, message: str, *, state: str = "") -> None:
         super().__init__(message)
@@ -129,7 +144,13 @@ class TakenOver(QbullError):
 
 
 class JobFailed(QbullError):
-    """The job failed permanently. `error` is the reason, `stacktrace` the place."""
+    """The job failed permanently.
+
+    Args:
+        message: the text of the error.
+        error: the error of the last attempt.
+        stacktrace: its stack trace, if there is one.
+    """
 
     def __init__(self, message: str, *, error: str = "", stacktrace: str | None = None) -> None:
         super().__init__(message)
@@ -146,9 +167,12 @@ class ResultTimeout(QbullError, TimeoutError):
 
 
 class RetryAfter(Exception):
-    """Raised by a task: run the job again in `delay` seconds, even if its attempts are used up.
+    """Raised by a task: run the job again later, even if its attempts are used up.
 
-    With `queue=True` no worker starts a job of the queue until then.
+    Args:
+        delay: seconds until the job runs again.
+        reason: the text for the history of the job.
+        queue: whether the whole queue waits: no worker starts a job of it until then.
     """
 
     def __init__(self, delay: float, reason: str = "", *, queue: bool = False) -> None:

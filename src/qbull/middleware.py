@@ -44,8 +44,12 @@ class EnqueuedJob(Protocol):
 class Enqueueing:
     """Calls of a task that are about to become jobs.
 
-    Change `headers` to send values along: tasks read them as `current_job().headers`. `arguments` has the
-    arguments of each call by name, read-only. `jobs` is empty until the calls are enqueued.
+    Args:
+        queue: the name of the queue.
+        task: the name of the task.
+        arguments: the arguments of each call by name, read-only.
+        headers: values to send along. Add yours: tasks read them as `current_job().headers`.
+        jobs: the jobs, in the order of the calls; empty until they are enqueued.
     """
 
     queue: str
@@ -57,7 +61,19 @@ class Enqueueing:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The end of a run. A `delayed` job runs again `delay` seconds later."""
+    """The end of a run.
+
+    Args:
+        id: the id of the job.
+        queue: the name of its queue.
+        task: the name of its task.
+        key: its key; None for a job without one.
+        attempt: the number of the attempt, from 1.
+        state: the state of the job now. A `delayed` job runs again.
+        duration: the seconds that the run took.
+        error: the error of a run that did not succeed.
+        delay: the seconds until a `delayed` job runs again.
+    """
 
     id: str
     queue: str

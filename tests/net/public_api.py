@@ -13,6 +13,18 @@ from typing import Any
 
 import qbull
 
+MODULES = [
+    "qbull",
+    "qbull.compat.celery",
+    "qbull.compat.rq",
+    "qbull.contrib.django",
+    "qbull.contrib.flask",
+    "qbull.contrib.starlette",
+    "qbull.postgres",
+    "qbull.testing",
+]
+"""The modules that the guides tell users to import."""
+
 SPECIAL = ("__aenter__", "__aiter__", "__await__", "__call__", "__enter__", "__iter__")
 """Special methods that users rely on: `with`, `await`, `for` and calls."""
 
@@ -37,17 +49,17 @@ def _thing(name: str, thing: Any) -> Iterator[str]:
 
 
 def _class(name: str, kind: type) -> Iterator[str]:
-    bases = [base.__name__ for base in kind.__mro__[1:] if _is_public(base)]
+    bases = [base.__name__ for base in kind.__mro__[1:] if is_public(base)]
     yield f"class {name}({', '.join(bases)})" if bases else f"class {name}"
-    if not issubclass(kind, BaseException) or _is_ours(_owner(kind, "__init__")):
+    if not issubclass(kind, BaseException) or is_ours(owner_of(kind, "__init__")):
         yield f"    __init__{_signature(kind)}"
     for field, annotation in sorted(_fields(kind).items()):
         yield f"    {field}: {_annotation(annotation)}"
     for method in sorted({*dir(kind)}):
         if method.startswith("_") and method not in SPECIAL:
             continue
-        owner = _owner(kind, method)
-        if _is_ours(owner) and (owner is kind or not _is_public(owner)):
+        owner = owner_of(kind, method)
+        if is_ours(owner) and (owner is kind or not is_public(owner)):
             yield from _member(method, vars(owner)[method])
 
 
@@ -64,21 +76,21 @@ def _member(name: str, thing: Any) -> Iterator[str]:
 def _fields(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for one in reversed(kind.__mro__):
-        if _is_ours(one):
+        if is_ours(one):
             found |= {name: said for name, said in inspect.get_annotations(one).items() if name[0] != "_"}
     return found
 
 
-def _owner(kind: type, name: str) -> type:
+def owner_of(kind: type, name: str) -> type:
     """The class that defines a name, which `kind` may have inherited."""
     return next((one for one in kind.__mro__ if name in vars(one)), object)
 
 
-def _is_ours(kind: type) -> bool:
+def is_ours(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "qbull"
 
 
-def _is_public(kind: type) -> bool:
+def is_public(kind: type) -> bool:
     """Whether users know this base: an error that they catch, not a class that only shares code."""
     if kind.__module__ == "builtins":
         return kind not in (object, BaseException, Exception)

@@ -6,17 +6,7 @@ import importlib
 
 import pytest
 from goldens import compare
-from public_api import describe
-
-MODULES = [
-    "qbull",
-    "qbull.compat.celery",
-    "qbull.compat.rq",
-    "qbull.contrib.django",
-    "qbull.postgres",
-    "qbull.testing",
-]
-"""The modules that the guides tell users to import."""
+from public_api import MODULES, describe
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -26,7 +26,12 @@ class Compressed(Middleware):
         self.level = level
 
     def encode(self, content: bytes, binding: bytes) -> bytes:
-        """Compress the content if it is large enough and becomes smaller."""
+        """Compress the content if it is large enough and becomes smaller.
+
+        Args:
+            content: the payload or the result.
+            binding: its context, which compression does not need.
+        """
         if len(content) <= self.over:
             return content
         smaller = wrapped_payload.compress(content, self.level)

@@ -39,6 +39,10 @@ class Encrypted(KeyedCodec):
         """Encrypt the content with a key that is derived for it alone.
 
         Random nonces of 12 bytes would repeat too soon under one key.
+
+        Args:
+            content: the payload or the result.
+            binding: its context, without which it cannot be decrypted.
         """
         salt = secrets.token_bytes(_SALT_BYTES)
         hidden = self._cipher(_derived_key(self.first, salt)).encrypt(bytes(12), content, binding)

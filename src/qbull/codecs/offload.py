@@ -36,11 +36,20 @@ class ResultStore(Protocol):
         """Store a result and return a reference, a short text.
 
         An exception counts as a failed attempt of the job.
+
+        Args:
+            queue: the name of the queue.
+            id: the id of the job.
+            result: the encoded result.
         """
         ...
 
     async def get(self, reference: str) -> bytes:
-        """The same bytes. Raises NotFound if they are no longer stored."""
+        """The bytes of a result. Raises NotFound if they are no longer stored.
+
+        Args:
+            reference: the text that `put` returned.
+        """
         ...
 
 
@@ -71,11 +80,21 @@ class FileResults:
         self._swept = float("-inf")
 
     async def put(self, queue: str, id: str, result: bytes) -> str:
-        """Write a result and flush it to the disk, under a new name."""
+        """Write a result and flush it to the disk, under a new name.
+
+        Args:
+            queue: the name of the queue, which the file name starts with.
+            id: the id of the job.
+            result: the encoded result.
+        """
         return await asyncio.to_thread(self._write, queue, result)
 
     async def get(self, reference: str) -> bytes:
-        """The result with this reference. Raises NotFound if it is not in the directory."""
+        """A result. Raises NotFound if it is not in the directory.
+
+        Args:
+            reference: the text that `put` returned.
+        """
         return await asyncio.to_thread(self._read, reference)
 
     def _write(self, queue: str, result: bytes) -> str:

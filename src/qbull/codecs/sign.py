@@ -31,6 +31,10 @@ class Signed(KeyedCodec):
         """The content that was signed.
 
         Raises PayloadError if the key is unknown or the signature is wrong.
+
+        Args:
+            content: the signed bytes.
+            binding: the context that was signed with them.
         """
         id, signed = wrapped_payload.split_key_id(content)
         if id not in self.keys:

@@ -16,13 +16,16 @@ from qbull.worker.current import CurrentJob
 
 EXTENSION_NAME = "qbull"
 
+__all__ = ["FlaskContext", "init_app", "qbull_app"]
+
 
 class FlaskContext(Middleware):
     """`qbull.App(middleware=[FlaskContext("shop:create_app")])`: each task runs in an application context of
     its own.
 
-    Takes a Flask application, a factory, or the path of either. The factory is called when the first job
-    runs.
+    Args:
+        application: a Flask application, a factory, or the path of either. The factory is called when the
+            first job runs.
     """
 
     def __init__(self, application: flask.Flask | Callable[[], flask.Flask] | str) -> None:
@@ -32,7 +35,11 @@ class FlaskContext(Middleware):
 
     @contextmanager
     def around_call(self, job: CurrentJob) -> Iterator[None]:
-        """Enter the context in the thread of the task: resources opened there must be closed there."""
+        """Enter the context in the thread of the task: resources opened there must be closed there.
+
+        Args:
+            job: the running job.
+        """
         if flask.has_app_context():  # A test that runs tasks inline is already in a context.
             yield
             return
@@ -54,7 +61,12 @@ class FlaskContext(Middleware):
 
 
 def init_app(application: flask.Flask, app: App) -> None:
-    """Let code in the context of the application find its app: `qbull_app()`."""
+    """Let code in the context of a Flask application find the qbull app: `qbull_app()`.
+
+    Args:
+        application: the Flask application.
+        app: the qbull app.
+    """
     application.extensions[EXTENSION_NAME] = app
 
 

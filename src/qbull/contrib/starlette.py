@@ -16,12 +16,16 @@ QbullLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 
 STATE_KEY = "qbull"
 
+__all__ = ["lifespan", "qbull_app"]
+
 
 def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> QbullLifespan:
-    """`FastAPI(lifespan=lifespan(app))`: the connections of `app` are closed with the web application.
+    """`FastAPI(lifespan=lifespan(app))`: the connections of the app are closed with the web application.
 
-    With `worker=True` the jobs run in the same process, for small sites and development. `inner` is your own
-    lifespan, which runs inside this one.
+    Args:
+        app: the qbull app.
+        worker: whether jobs run in the same process, for small sites and development.
+        inner: your own lifespan, which runs inside this one.
     """
 
     @asynccontextmanager
@@ -39,6 +43,9 @@ def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -
 def qbull_app(connection: HTTPConnection) -> App:
     """The app of the running web application: `Annotated[qbull.App, Depends(qbull_app)]` in FastAPI,
     `qbull_app(request)` in Starlette.
+
+    Args:
+        connection: the request or the WebSocket.
     """
     app = getattr(connection.state, STATE_KEY, None)
     if not isinstance(app, App):

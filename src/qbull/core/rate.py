@@ -16,7 +16,12 @@ MAX_RATE_WINDOW_SECONDS = 31 * 86_400
 
 @dataclass(frozen=True)
 class Rate:
-    """`Rate(100, per=60)`: at most 100 starts in any 60 seconds."""
+    """`Rate(100, per=60)`: at most 100 starts in any 60 seconds.
+
+    Args:
+        count: the maximum number of starts in a window.
+        per: the length of the window in seconds, 1 by default.
+    """
 
     count: int
     per: float = 1.0

@@ -30,11 +30,11 @@ class Unique:
     """`Unique(window=60, by=("user_id",))`: within 60 seconds, one job for each user.
 
     Args:
-    window: the length of the window in seconds. Only mode "after" has a default: one day.
-    by: the arguments that identify the same thing; all arguments if None.
-    mode: which call counts. "first": later calls add nothing. "last": the waiting job takes the newest
-        arguments. "debounce": the same, and the job runs after a window without calls. "after": one job
-        runs, one waits for its end.
+        window: the length of the window in seconds. Only mode "after" has a default: one day.
+        by: the arguments that identify the same thing; all arguments if None.
+        mode: which call counts. "first": later calls add nothing. "last": the waiting job takes the newest
+            arguments. "debounce": the same, and the job runs after a window without calls. "after": one job
+            runs, one waits for its end.
     """
 
     window: float | None = None
@@ -62,11 +62,19 @@ class Unique:
         return max(int((self.window or 0) * 1000), 1)
 
     def of(self, task: str, payload: bytes, key: str | None) -> UniqueWindow:
-        """The window of a call. `key` is the key of its lane, if it has one."""
+        """The window of a call.
+
+        Args:
+            task: the name of the task.
+            payload: the arguments, as JSON.
+            key: the key of its lane, if it has one.
+        """
         return UniqueWindow(self.name(task, payload, key), self.mode, self.window_ms)
 
     def name(self, task: str, payload: bytes, key: str | None) -> str:
-        """A name that is the same for calls that ask for the same thing."""
+        """A name that is the same for calls that ask for the same thing. The parameters are those of `of`:
+        task, payload and key.
+        """
         arguments = msgspec.json.decode(payload)
         values = arguments if self.by is None else [arguments[name] for name in self.by]
         text = msgspec.json.encode([task, key, values], order="deterministic")

@@ -42,7 +42,11 @@ _open: list[EmbeddedTestServer] = []
 
 
 class EmbeddedTestServer(EnqueueRecorder):
-    """`async with qbull.testing.embedded(app) as server:`, or `with` in synchronous tests."""
+    """`async with qbull.testing.embedded(app) as server:`, or `with` in synchronous tests.
+
+    Args:
+        app: the app to test. In the block it uses the test server.
+    """
 
     def __init__(self, app: App) -> None:
         super().__init__(app)
@@ -108,15 +112,19 @@ class EmbeddedTestServer(EnqueueRecorder):
             await self._run_due()
 
     def now_sync(self) -> datetime:
-        """The same from synchronous code."""
+        """`now` from synchronous code."""
         return self.app.run_sync(self.now())
 
     def run_due_sync(self) -> None:
-        """The same from synchronous code."""
+        """`run_due` from synchronous code."""
         self.app.run_sync(self.run_due())
 
     def advance_sync(self, seconds: float) -> None:
-        """The same from synchronous code."""
+        """`advance` from synchronous code.
+
+        Args:
+            seconds: how far to move the clock.
+        """
         self.app.run_sync(self.advance(seconds))
 
     @property
@@ -203,7 +211,7 @@ class _RecordingRouter(JobRouter):
         self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None
     ) -> bool:
         created = await super().send_one(settings, placed, durability)
-        self._record.note(settings.name, placed, placed.job.id, created)
+        self._record._note(settings.name, placed, placed.job.id, created)
         return created
 
     async def send(
@@ -211,7 +219,7 @@ class _RecordingRouter(JobRouter):
     ) -> list[tuple[str, bool]]:
         answers = await super().send(settings, jobs, durability)
         for placed, (id, created) in zip(jobs, answers, strict=True):
-            self._record.note(settings.name, placed, id, created)
+            self._record._note(settings.name, placed, id, created)
         return answers
 
 
@@ -223,7 +231,7 @@ class _RecordingFlows(FlowStore):
     async def start(self, plan: FlowPlan, confirmed: ConfirmedServer | None) -> bool:
         created = await super().start(plan, confirmed)
         for seed in plan.seeds:
-            self._record.note(
+            self._record._note(
                 seed.queue, PlacedJob(0, NewJob(seed.id, seed.when, seed.record)), seed.id, created
             )
         return created

@@ -19,7 +19,20 @@ MAX_SHOWN_CALLS = 10
 
 @dataclass(frozen=True)
 class Enqueued:
-    """One call of a task. `delay` is in seconds; `created` is False if its id existed already."""
+    """One call of a task.
+
+    Args:
+        queue: the name of the queue.
+        task: the name of the task.
+        arguments: the arguments by name, as JSON has them.
+        id: the id of the job.
+        key: the key of the job; None for a job without one.
+        priority: from 1 (first) to 10 (last).
+        delay: the delay in seconds, if the call has one.
+        at: the time from which the job may run, if the call has one.
+        headers: the headers that middleware has added.
+        created: whether the call made a new job; False if its id existed already.
+    """
 
     queue: str
     task: str
@@ -38,19 +51,33 @@ class Enqueued:
 
 
 class EnqueueRecorder:
-    """The common part of `inline` and `embedded`."""
+    """The common part of `inline` and `embedded`.
+
+    Args:
+        app: the app whose calls are recorded.
+    """
 
     def __init__(self, app: App) -> None:
         self.app = app
         self._calls: list[Enqueued] = []
 
     def enqueued(self, task: Task[..., Any] | str | None = None, /, **arguments: Any) -> list[Enqueued]:
-        """All calls, in their order; or those of a task, with these arguments among theirs."""
+        """The calls, in their order.
+
+        Args:
+            task: only calls of this task; or its name.
+            arguments: only calls with these arguments, among others.
+        """
         wanted = self._plain(arguments)
         return [call for call in self._calls if _is_of(call, task) and _has(call, wanted)]
 
     def assert_enqueued(self, task: Task[..., Any] | str, /, **arguments: Any) -> Enqueued:
-        """That the task was enqueued, with these arguments among others; gives the newest such call."""
+        """Assert that a task was enqueued. Returns the newest such call.
+
+        Args:
+            task: the task, or its name.
+            arguments: arguments that the call must have, among others.
+        """
         __tracebackhide__ = True
         found = self.enqueued(task, **arguments)
         if not found:
@@ -58,13 +85,18 @@ class EnqueueRecorder:
         return found[-1]
 
     def assert_not_enqueued(self, task: Task[..., Any] | str | None = None, /, **arguments: Any) -> None:
-        """That it was not; without a task, that nothing was."""
+        """Assert that a task was not enqueued; without a task, that nothing was.
+
+        Args:
+            task: the task, or its name.
+            arguments: arguments that the call must not have.
+        """
         __tracebackhide__ = True
         found = self.enqueued(task, **arguments)
         if found:
             raise AssertionError("enqueued: " + "; ".join(str(call) for call in found[:MAX_SHOWN_CALLS]))
 
-    def note(self, queue: str, placed: PlacedJob, id: str, created: bool) -> None:
+    def _note(self, queue: str, placed: PlacedJob, id: str, created: bool) -> None:
         """Record a call."""
         own_id, when, record = placed.job
         body = body_of(record)

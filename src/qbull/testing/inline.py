@@ -80,12 +80,12 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     async def run_due(self) -> None:
         """Run all jobs that wait, and the jobs that they enqueue."""
         for kept in self._waiting():
-            await self.run(kept)
+            await self._run(kept)
 
     def run_due_sync(self) -> None:
-        """The same from synchronous code."""
+        """`run_due` from synchronous code."""
         for kept in self._waiting():
-            self.run_sync(kept)
+            self._run_sync(kept)
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: delayed jobs, retries and scheduled runs start, each at its time.
@@ -94,30 +94,34 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             seconds: how far to move the clock.
         """
         for kept in self._passing(seconds):
-            await self.run(kept)
+            await self._run(kept)
 
     def advance_sync(self, seconds: float) -> None:
-        """The same from synchronous code."""
+        """`advance` from synchronous code.
+
+        Args:
+            seconds: how far to move the clock.
+        """
         for kept in self._passing(seconds):
-            self.run_sync(kept)
+            self._run_sync(kept)
 
     # For the client.
 
-    async def take(self, queue: str, placed: PlacedJob) -> bool:
+    async def _take(self, queue: str, placed: PlacedJob) -> bool:
         """Add a job. Returns whether it is new."""
         id = placed.job.id
         created = (queue, id) not in self.kept
-        self.note(queue, placed, id, created)
+        self._note(queue, placed, id, created)
         if created:
-            await self.launch(self.keep(queue, placed.job))
+            await self._launch(self._keep(queue, placed.job))
         return created
 
-    def keep(self, queue: str, job: NewJob) -> InlineJob:
+    def _keep(self, queue: str, job: NewJob) -> InlineJob:
         self.kept[queue, job.id] = kept = InlineJob(queue, job.id, job.record, self.now_ms)
         kept.wait(job.when, self.now_ms)
         return kept
 
-    async def launch(self, kept: InlineJob) -> None:
+    async def _launch(self, kept: InlineJob) -> None:
         """Run a waiting job now. Synchronous code runs it after its call instead."""
         if kept.state != "waiting" or not self._at_once:
             return
@@ -125,19 +129,19 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if later is not None:
             later.append(kept)
         else:
-            await self.run(kept)
+            await self._run(kept)
 
-    def window(self, queue: str, name: str) -> InlineJob | None:
+    def _window(self, queue: str, name: str) -> InlineJob | None:
         """The job that counts now, of several that ask for the same thing."""
         id, until = self._windows.get((queue, name), ("", 0))
         return self.kept.get((queue, id)) if self.now_ms < until else None
 
-    def open_window(self, queue: str, name: str, id: str, window_ms: int) -> None:
+    def _open_window(self, queue: str, name: str, id: str, window_ms: int) -> None:
         self._windows[queue, name] = id, self.now_ms + window_ms
 
     # Running.
 
-    async def run(self, kept: InlineJob) -> None:
+    async def _run(self, kept: InlineJob) -> None:
         """One attempt, in this event loop; a plain function in a thread."""
         result, error = b"null", None
         try:
@@ -154,14 +158,14 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             error = raised
         self._settle(kept, result, error)
 
-    def run_sync(self, kept: InlineJob) -> None:
+    def _run_sync(self, kept: InlineJob) -> None:
         """One attempt in this thread, without an event loop.
 
         A plain function is in the transaction of its caller then.
         """
         task = self._task(kept)
         if task is not None and task.kind == "async":
-            _in_a_loop(self.run(kept))
+            _in_a_loop(self._run(kept))
             return
         result, error = b"null", None
         try:
@@ -261,8 +265,8 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if (queue.name, id) not in self.kept:
             protect = partial(queue._producer.protect, id)
             job = NewJob(id, *scheduled_run(queue.settings, schedule, protect, queue.tasks))
-            self.note(queue.name, PlacedJob(0, job), id, True)
-            self.keep(queue.name, job)
+            self._note(queue.name, PlacedJob(0, job), id, True)
+            self._keep(queue.name, job)
 
     def _run_sync_of_app(self, coroutine: Coroutine[Any, Any, A]) -> A:
         """Replaces `app.run_sync` in the block: jobs run after the call, in the thread of the caller."""
@@ -278,7 +282,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         finally:
             _later.reset(token)
         for kept in later:
-            self.run_sync(kept)
+            self._run_sync(kept)
         return answer
 
 

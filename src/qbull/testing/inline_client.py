@@ -82,7 +82,7 @@ class _InlineRouter(JobRouter):
     async def send_one(
         self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None
     ) -> bool:
-        return await self._inline.take(settings.name, placed)
+        return await self._inline._take(settings.name, placed)
 
     async def send(
         self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None
@@ -92,14 +92,14 @@ class _InlineRouter(JobRouter):
     async def _take(self, queue: str, placed: PlacedJob) -> tuple[str, bool]:
         if placed.unique is not None:
             return await self._count_once(queue, placed, placed.unique)
-        return placed.job.id, await self._inline.take(queue, placed)
+        return placed.job.id, await self._inline._take(queue, placed)
 
     async def _count_once(self, queue: str, placed: PlacedJob, window: UniqueWindow) -> tuple[str, bool]:
         inline = self._inline
-        counts = inline.window(queue, window.name)
+        counts = inline._window(queue, window.name)
         waits = counts is not None and counts.state in ("waiting", "delayed")
         if counts is not None and (window.mode == "first" or waits):
-            inline.note(queue, placed, counts.id, False)
+            inline._note(queue, placed, counts.id, False)
             match window.mode:
                 case "first":
                     pass
@@ -108,14 +108,14 @@ class _InlineRouter(JobRouter):
                 case "debounce":
                     counts.record = placed.job.record
                     counts.wait(window.window_ms, inline.now_ms)
-                    inline.open_window(queue, window.name, counts.id, window.window_ms)
+                    inline._open_window(queue, window.name, counts.id, window.window_ms)
                 case _:
                     assert_never(window.mode)
             return counts.id, False
-        inline.open_window(queue, window.name, placed.job.id, window.window_ms)
+        inline._open_window(queue, window.name, placed.job.id, window.window_ms)
         if window.mode == "debounce":
             placed = replace(placed, job=placed.job._replace(when=window.window_ms))
-        return placed.job.id, await inline.take(queue, placed)
+        return placed.job.id, await inline._take(queue, placed)
 
 
 class _InlineJobs:
@@ -138,14 +138,14 @@ class _InlineJobs:
         if kept.state != "delayed":
             return kept.state
         kept.state = "waiting"
-        await self._inline.launch(kept)
+        await self._inline._launch(kept)
         return "promoted"
 
     async def retry(self, token: str, jobs: Sequence[JobToRetry]) -> list[str]:
         for job in jobs:
             kept = self._kept(job.id)
             kept.record, kept.ending, kept.state = job.record, None, "waiting"
-            await self._inline.launch(kept)
+            await self._inline._launch(kept)
         return ["retried"] * len(jobs)
 
     async def remove(self, token: str, jobs: Sequence[tuple[str, bytes]]) -> list[str]:

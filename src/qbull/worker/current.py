@@ -74,10 +74,18 @@ running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=Non
 class CurrentJob:
     """The running job, as its task sees it.
 
-    `fence` rises with every delivery, so that other stores can refuse a write with an older one. `schedule`
-    and `planned_at` name the schedule that enqueued the job and the time it was planned for; both are None
-    for other jobs. `headers` are the headers that middleware has added. `cancelled` becomes true when the job
-    is cancelled or times out, or when its worker stops.
+    Args:
+        id: the id of the job.
+        queue: the name of its queue.
+        task: the name of its task.
+        key: its key; None for a job without one.
+        attempt: the number of this attempt, from 1.
+        fence: a number that rises with every delivery, so that other stores can refuse a write with an older
+            one.
+        enqueued_at: the time at which the job was enqueued.
+        schedule: the name of the schedule that enqueued the job; None for other jobs.
+        planned_at: the time that the schedule planned for it; None for other jobs.
+        headers: the headers that middleware has added.
     """
 
     id: str
@@ -94,7 +102,10 @@ class CurrentJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job should stop. Nothing can interrupt a plain function, so it has to ask."""
+        """Whether the job should stop: it was cancelled or timed out, or its worker stops.
+
+        Nothing can interrupt a plain function, so it has to ask.
+        """
         return self._running.stopped
 
     @property
@@ -106,20 +117,31 @@ class CurrentJob:
         return [_result(letter, told) for letter, told in self._running.dependencies]
 
     async def progress(self, value: float) -> None:
-        """Report how far the job is, from 0 to 100.
+        """Report how far the job is.
 
         Does not wait. Of many values in a short time only the last is written.
+
+        Args:
+            value: the progress, from 0 to 100.
         """
         self.progress_sync(value)
 
     async def log(self, text: str) -> None:
-        """Add a log line to the job. Returns when the server has it."""
+        """Add a log line to the job. Returns when the server has it.
+
+        Args:
+            text: the line.
+        """
         written = self._log(text)
         if written is not None:
             await asyncio.wrap_future(written)
 
     def progress_sync(self, value: float) -> None:
-        """`progress` for plain functions."""
+        """`progress` for plain functions.
+
+        Args:
+            value: the progress, from 0 to 100.
+        """
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
             raise ArgumentsError(f"progress {value!r}: give a number from 0 to 100")
         job = self._running
@@ -128,7 +150,11 @@ class CurrentJob:
             job.progress_sink.progress(job, value)
 
     def log_sync(self, text: str) -> None:
-        """`log` for plain functions."""
+        """`log` for plain functions.
+
+        Args:
+            text: the line.
+        """
         if asyncio._get_running_loop() is not None:
             raise QbullError("log_sync() would block the running event loop; await log() instead")
         written = self._log(text)

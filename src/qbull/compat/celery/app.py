@@ -60,6 +60,13 @@ class Celery(App):
     The broker may also come from the settings. As in Celery, CELERY_BROKER_URL of the environment wins over
     both; it is not read if QBULL_URL is set. Without a broker: QBULL_URL, else REDIS_URL, else an embedded
     server.
+
+    Args:
+        main: The name for tasks of the main module, in place of `__main__`.
+        broker: The address of the server.
+        backend: The address for results. It must be the same server.
+        include: Modules to import when the app is loaded.
+        others: Settings of Celery, and keywords of `qbull.App` such as `prefix` and `middleware`.
     """
 
     def __init__(
@@ -91,7 +98,13 @@ class Celery(App):
         refuse_attribute(self, name, CELERY_APP_ATTRIBUTE_HINTS)
 
     def task(self, function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
-        """`@app.task`, or `@app.task(bind=True, autoretry_for=(OSError,), …)`."""
+        """`@app.task`, or `@app.task(bind=True, autoretry_for=(OSError,), …)`.
+
+        Args:
+            function: The function, if the decorator has no parentheses.
+            traits: The options of the task. Those that qbull cannot keep are refused, with a hint at the
+                replacement.
+        """
 
         def declare(function: Callable[..., Any]) -> CeleryTask:
             return self._declare(function, {"ignore_result": self.conf.task_ignore_result} | traits)
@@ -102,6 +115,10 @@ class Celery(App):
         """Declare a queue with settings of qbull.
 
         All tasks are registered in it, also those declared later.
+
+        Args:
+            name: The name of the queue.
+            settings: The settings of `qbull.App.queue`.
         """
         queue = super().queue(name, **({"retry": NO_RETRIES} | settings))
         for task in self.tasks.values():
@@ -109,7 +126,12 @@ class Celery(App):
         return queue
 
     def home_of(self, task: str, queue: str | None = None) -> Queue:
-        """Return the queue for a job of this task: the given one, that of task_routes, or the default."""
+        """Return the queue for a job: the given one, that of task_routes, or the default.
+
+        Args:
+            task: The name of the task.
+            queue: The queue that the caller asks for.
+        """
         name = queue or self.conf.queue_of(task) or self.conf.task_default_queue
         if name not in self.queues and name not in self.conf.queues():
             raise NotFound(
@@ -125,7 +147,14 @@ class Celery(App):
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> AsyncResult:
-        """Enqueue a task by its name, as its `apply_async` does."""
+        """Enqueue a task by its name.
+
+        Args:
+            name: The name of the task.
+            args: Positional arguments of the task.
+            kwargs: Keyword arguments of the task.
+            options: The options of `apply_async`.
+        """
         if name not in self.tasks:
             raise NotFound(
                 f'task "{name}": not declared in this app; import its module, '
@@ -134,10 +163,20 @@ class Celery(App):
         return self.tasks[name].apply_async(args, kwargs, **options)
 
     def AsyncResult(self, id: str) -> AsyncResult:
+        """Return the result of a job.
+
+        Args:
+            id: The id of the job.
+        """
         return AsyncResult(id, self)
 
     def config_from_object(self, source: object, *, namespace: str | None = None) -> None:
-        """Read settings from a module, an object, a dictionary, or a path such as "django.conf:settings"."""
+        """Read settings.
+
+        Args:
+            source: A module, an object, a dictionary, or a path such as "django.conf:settings".
+            namespace: The prefix of the settings to read, for example "CELERY".
+        """
         self.conf.update(read_object(source, namespace))
 
     def autodiscover_tasks(
@@ -145,8 +184,11 @@ class Celery(App):
         packages: Iterable[str] | Callable[[], Iterable[str]] | None = None,
         related_name: str | None = "tasks",
     ) -> None:
-        """Import the `tasks` modules of these packages when the app is loaded; by default those of Django's
-        apps.
+        """Import the `tasks` modules of some packages when the app is loaded.
+
+        Args:
+            packages: The packages, or a function that returns them; by default Django's apps.
+            related_name: The name of the module in each package; None for the package itself.
         """
         if packages is None:
             self._discover.append((django_packages, related_name))
@@ -263,7 +305,12 @@ class Celery(App):
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
-    """`@shared_task`: declare a task of the newest app, which must exist before this module is imported."""
+    """`@shared_task`: declare a task of the newest app, which must exist before this module is imported.
+
+    Args:
+        function: The function, if the decorator has no parentheses.
+        traits: The options of `@app.task`.
+    """
     return current_app("@shared_task").task(function, **traits)
 
 

@@ -17,7 +17,15 @@ CrontabField = int | str | Iterable[int]
 
 @dataclass(frozen=True)
 class crontab:
-    """The five fields of a Celery crontab. `expression` is the cron expression."""
+    """The five fields of a Celery crontab. `expression` is the cron expression.
+
+    Args:
+        minute: From 0 to 59, for example 30, "*/15" or [0, 30]; "*" for every minute.
+        hour: From 0 to 23.
+        day_of_week: From 0 (Sunday) to 6, or names such as "mon-fri".
+        day_of_month: From 1 to 31.
+        month_of_year: From 1 to 12.
+    """
 
     minute: CrontabField = "*"
     hour: CrontabField = "*"
@@ -41,7 +49,11 @@ class crontab:
 
 @dataclass(frozen=True)
 class schedule:
-    """A fixed interval: seconds, or a timedelta."""
+    """A fixed interval.
+
+    Args:
+        run_every: Seconds, or a timedelta.
+    """
 
     run_every: float | timedelta
 

@@ -34,6 +34,11 @@ class AsyncResult:
     """The result of a job, as `delay` returns it.
 
     Made from an id alone, it searches all queues of the app.
+
+    Args:
+        id: The id of the job.
+        app: The app; the newest one by default.
+        job: The qbull job, if it is known.
     """
 
     def __init__(self, id: str, app: Celery | None = None, *, job: Job[Any] | None = None) -> None:
@@ -83,7 +88,13 @@ class AsyncResult:
         return self.state == "FAILURE"
 
     def get(self, timeout: float | None = None, propagate: bool = True, **others: Any) -> Any:
-        """Wait for the result. A failed job raises qbull.JobFailed with the text of its error."""
+        """Wait for the result. A failed job raises qbull.JobFailed with the text of its error.
+
+        Args:
+            timeout: Seconds to wait; None waits for the end of the job.
+            propagate: Whether to raise the error of a failed job. If False, it is returned.
+            others: Refused.
+        """
         refuse("get", others, {}, ArgumentsError, CELERY_GUIDE)
         try:
             return self._run(self._found().result(timeout))
@@ -111,7 +122,12 @@ class AsyncResult:
         self._run(self._found().remove())
 
     def revoke(self, terminate: bool = False, **others: Any) -> None:
-        """Cancel the job. A running job continues, unless `terminate` is set."""
+        """Cancel the job.
+
+        Args:
+            terminate: Whether to stop a running job too. By default it continues.
+            others: Refused, with a hint at the replacement.
+        """
         instead = {
             "signal": "coroutines are cancelled and cpu=True processes killed; "
             "a plain function checks current_job().cancelled",

@@ -51,7 +51,13 @@ FIXED_TASK_OPTIONS = {
 
 
 class Retry(RetryAfter):
-    """Raised by `self.retry(…)`: the job runs again later."""
+    """Raised by `self.retry(…)`: the job runs again later.
+
+    Args:
+        delay: Seconds until the job runs again.
+        reason: The text for the history of the job.
+        queue: Whether the whole queue waits.
+    """
 
 
 class MaxRetriesExceededError(Exception):
@@ -131,6 +137,12 @@ class CeleryTask(Task[..., Any]):
     """A function that can be enqueued. Called directly, it runs the function.
 
     It is also a qbull task with `enqueue`, `options` and `step`.
+
+    Args:
+        app: The app that declares the task.
+        queue: The queue of its jobs, unless a call names another one.
+        spec: The function with its name and its defaults.
+        traits: The options of `@app.task`.
     """
 
     def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: CeleryTaskOptions) -> None:
@@ -208,11 +220,21 @@ class CeleryTask(Task[..., Any]):
         """Do `apply_async` when Django's current transaction commits; at once without one.
 
         The arguments are checked now.
+
+        Args:
+            args: Positional arguments of the task.
+            kwargs: Keyword arguments of the task.
+            options: The options of `apply_async`.
         """
         self.check(*(args or ()), **(kwargs or {}))
         call_on_commit(functools.partial(self.apply_async, args, kwargs, **options))
 
     def AsyncResult(self, task_id: str) -> AsyncResult:
+        """Return the result of a job.
+
+        Args:
+            task_id: The id of the job.
+        """
         return AsyncResult(task_id, self.app)
 
     def retry(
@@ -224,7 +246,15 @@ class CeleryTask(Task[..., Any]):
         max_retries: int | None = None,
         **others: Any,
     ) -> NoReturn:
-        """End this run and ask for another one. Raises `exc` if no retries are left."""
+        """End this run and ask for another one.
+
+        Args:
+            exc: The error to raise if no retries are left.
+            countdown: Seconds until the job runs again.
+            eta: Time at which the job runs again. Without a zone it is in conf.timezone.
+            max_retries: The limit for this call, instead of that of the task.
+            others: Refused, with a hint at the replacement.
+        """
         refuse("retry", others, CELERY_RETRY_HINTS, ArgumentsError, CELERY_GUIDE)
         request = self.request
         if request.called_directly:

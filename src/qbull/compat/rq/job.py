@@ -31,7 +31,12 @@ RQ_STATES = {
 
 
 class Job:
-    """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it."""
+    """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it.
+
+    Args:
+        app: The app that has the job.
+        handle: The job as qbull's own calls return it.
+    """
 
     def __init__(self, app: App, handle: Handle[Any]) -> None:
         self.id = handle.id
@@ -42,7 +47,12 @@ class Job:
 
     @classmethod
     def fetch(cls, id: str, connection: App) -> Job:
-        """Find a job by its id in all queues of the app."""
+        """Find a job in all queues of an app.
+
+        Args:
+            id: The id of the job.
+            connection: The app.
+        """
         return cls(
             connection, connection.run_sync(find_job(connection, list(connection.queues.values()), id))
         )
@@ -60,6 +70,9 @@ class Job:
         """Return RQ's name of the state: queued, scheduled, started, finished, failed or canceled.
 
         None if the job does not exist any more.
+
+        Args:
+            refresh: Ignored: every call asks the server.
         """
         info = self._read()
         return None if info is None else RQ_STATES[info.state]
@@ -89,7 +102,11 @@ class Job:
         return self.get_status() == "canceled"
 
     def return_value(self, refresh: bool = True) -> Any:
-        """Return the result of the function; None if it has not finished."""
+        """Return the result of the function; None if it has not finished.
+
+        Args:
+            refresh: Ignored: every call asks the server.
+        """
         return self._run(self._handle.result()) if self.is_finished else None
 
     @property

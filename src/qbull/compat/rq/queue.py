@@ -70,7 +70,14 @@ class RqEnqueueOptions:
 
 
 class Queue:
-    """`Queue("mail", connection=app)`: a queue of the app, which is declared here if it is not yet."""
+    """`Queue("mail", connection=app)`: a queue of the app, which is declared here if it is not yet.
+
+    Args:
+        name: The name of the queue.
+        connection: The app.
+        default_timeout: The timeout of its jobs in seconds, or for example "3m"; 180 by default.
+        others: Refused, with a hint at the replacement.
+    """
 
     def __init__(
         self,
@@ -108,14 +115,22 @@ class Queue:
         return self.app.run_sync(self.queue.stats()).waiting
 
     def register(self, *functions: Callable[..., Any] | ModuleType) -> None:
-        """Let workers run these functions, or all functions that a module defines."""
+        """Let workers run functions.
+
+        Args:
+            functions: Functions, or modules for all functions that they define.
+        """
         for given in functions:
             for function in _functions(given) if isinstance(given, ModuleType) else [given]:
                 if name_of(function) not in self.queue.tasks:
                     self.queue.task(name=name_of(function), retry=NO_RETRIES)(retrying(function))
 
     def task_of(self, function: Function) -> Task[..., Any]:
-        """Return the function as a qbull task with `enqueue`, `options`, `step` and `enqueue_many`."""
+        """Return a qbull task with `enqueue`, `options`, `step` and `enqueue_many`.
+
+        Args:
+            function: A registered function, or its name.
+        """
         name = name_of(function)
         if name not in self.queue.tasks:
             raise NotFound(
@@ -125,15 +140,29 @@ class Queue:
         return Task(self.queue, self.queue.tasks[name])
 
     def enqueue(self, f: Function, *args: Any, **kwargs: Any) -> Job:
-        """Enqueue a call. Keywords of RQ are options; all others are arguments of the function."""
+        """Enqueue a call. Keywords of RQ are options; all others are arguments of the function.
+
+        Args:
+            f: A registered function, or its name.
+        """
         return self._enqueue(f, args, kwargs)
 
     def enqueue_in(self, time_delta: timedelta, func: Function, *args: Any, **kwargs: Any) -> Job:
-        """Enqueue a call that runs after a delay."""
+        """Enqueue a call that runs after a delay.
+
+        Args:
+            time_delta: The delay.
+            func: A registered function, or its name.
+        """
         return self._enqueue(func, args, kwargs, delay=time_delta.total_seconds())
 
     def enqueue_at(self, datetime: datetime, f: Function, *args: Any, **kwargs: Any) -> Job:
-        """Enqueue a call that runs at a time. A time without a zone is in the machine's zone, as in RQ."""
+        """Enqueue a call that runs at a time.
+
+        Args:
+            datetime: The time. Without a zone it is in the machine's zone, as in RQ.
+            f: A registered function, or its name.
+        """
         return self._enqueue(f, args, kwargs, at=datetime.astimezone())
 
     def enqueue_call(
@@ -144,12 +173,24 @@ class Queue:
         timeout: int | str | None = None,
         **options: Any,
     ) -> Job:
-        """Enqueue a call with the arguments of the function in `args` and `kwargs`."""
+        """Enqueue a call with the arguments of the function in `args` and `kwargs`.
+
+        Args:
+            func: A registered function, or its name.
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+            timeout: Seconds that one run may take, or for example "3m".
+            options: The other options of `enqueue`.
+        """
         rq_options = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
-        return self.send(func, args or (), kwargs or {}, rq_options)
+        return self._send(func, args or (), kwargs or {}, rq_options)
 
     def fetch_job(self, job_id: str) -> Job | None:
-        """Return a job of this queue, or None if it does not exist."""
+        """Return a job of this queue, or None if it does not exist.
+
+        Args:
+            job_id: The id of the job.
+        """
         try:
             return Job(self.app, self.app.run_sync(find_job(self.app, [self.queue], job_id)))
         except NotFound:
@@ -170,9 +211,9 @@ class Queue:
             if args or kwargs.keys() - {"args", "kwargs"}:
                 raise ArgumentsError("enqueue(args=…, kwargs=…): pass all arguments there, or none")
             args, kwargs = tuple(kwargs.get("args") or ()), dict(kwargs.get("kwargs") or {})
-        return self.send(function, args, kwargs, options, at, delay)
+        return self._send(function, args, kwargs, options, at, delay)
 
-    def send(
+    def _send(
         self,
         function: Function,
         args: Sequence[Any],
@@ -194,7 +235,14 @@ def job(
     timeout: int | str | None = None,
     **others: Any,
 ) -> Callable[[F], F]:
-    """`@job("mail", connection=app)`: register the function, and add `delay` to it."""
+    """`@job("mail", connection=app)`: register the function, and add `delay` to it.
+
+    Args:
+        queue: The queue, or its name.
+        connection: The app, if the queue is given by its name.
+        timeout: Seconds that one run may take, or for example "3m".
+        others: The other options of `enqueue`.
+    """
     options = RqEnqueueOptions.of("@job", {"job_timeout": timeout} | others)
     home = queue if isinstance(queue, Queue) else Queue(queue, connection=connection)
 
@@ -204,7 +252,7 @@ def job(
         def delay(*args: Any, **kwargs: Any) -> Job:
             given = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
             both = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)} | given
-            return home.send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
+            return home._send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
 
         function.delay = delay  # type: ignore[attr-defined]
         return function

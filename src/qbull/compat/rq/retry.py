@@ -21,7 +21,10 @@ RETRY_WAITS_HEADER = "rq.retry"
 class Retry:
     """`Retry(max=3, interval=[10, 30, 60])`: three retries.
 
-    If there are fewer intervals, the first one is repeated.
+    Args:
+        max: The number of retries.
+        interval: Seconds before each retry. If there are fewer than `max`, the first one is repeated.
+        enqueue_at_front: Refused: a job keeps its priority.
     """
 
     def __init__(

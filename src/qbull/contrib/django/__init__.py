@@ -33,6 +33,9 @@ def on_commit(call: Call[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> None:
 
     The arguments are checked now. If the server is unavailable at the commit, the data is stored but the job
     is lost. Jobs that must not be lost go into an outbox with `options(transaction=connection)`.
+
+    Args:
+        call: the task, or `task.options(…)`. The arguments of the task follow.
     """
     call.check(*args, **kwargs)
     call_when_committed(partial(call.enqueue_sync, *args, **kwargs))

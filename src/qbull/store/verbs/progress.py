@@ -37,7 +37,13 @@ class JobUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that a task has logged: the server's time, the attempt, and the text."""
+    """A line that a task has logged.
+
+    Args:
+        at: the time of the line, by the server's clock.
+        attempt: the attempt that logged it, from 1.
+        text: the line.
+    """
 
     at: datetime
     attempt: int
