@@ -29,11 +29,11 @@ def test_nothing_holds_it_up() -> None:
 def test_a_job_of_a_lane_is_not_told_of_limits_that_do_not_concern_it_yet() -> None:
     front = LaneHolder("j0", "active", "w1", 1)
 
-    assert kinds(front=front, max_active=1, places=1, before=3) == ["behind"]
+    assert kinds(front=front, max_active=1, used_slots=1, before=3) == ["behind"]
 
 
 def test_several_reasons_come_in_the_order_in_which_to_look_at_them() -> None:
-    assert kinds(rate=Rate(1, 60), next_start_ms=10, max_active=1, places=1, before=2) == [
+    assert kinds(rate=Rate(1, 60), next_start_ms=10, max_active=1, used_slots=1, before=2) == [
         "rate",
         "limit",
         "line",
@@ -73,7 +73,7 @@ def test_a_number_that_was_not_counted_to_its_end_says_so() -> None:
             "slots": st.integers(0, 3),
             "active": st.integers(0, 3),
             "max_active": st.sampled_from([None, 1, 2]),
-            "places": st.integers(0, 3),
+            "used_slots": st.integers(0, 3),
             "holds_lane": st.booleans(),
             "lane_rate": st.sampled_from([None, Rate(1, 1)]),
         },

@@ -210,7 +210,7 @@ async def test_a_group_of_dead_letters_is_redriven(dashboard: DashboardServer, a
     await row.get_by_role("button", name="Redrive").click()
     await admin.confirm("Redrive")
 
-    await expect(page.get_by_text("2 jobs go round again")).to_be_visible()
+    await expect(page.get_by_text("2 jobs were redriven")).to_be_visible()
     for id in ids:
         dashboard.until("email", id, "failed")
         assert len(dashboard.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) == 6
@@ -219,7 +219,7 @@ async def test_a_group_of_dead_letters_is_redriven(dashboard: DashboardServer, a
     await expect(row).to_have_count(0)
 
 
-async def test_a_halted_line_goes_on_after_its_head_was_skipped(
+async def test_a_halted_lane_goes_on_after_its_head_was_skipped(
     dashboard: DashboardServer, admin: Person
 ) -> None:
     head = dashboard.enqueue("payments", "charge", {"account": "halt-1", "amount": 5, "refused": True})
@@ -228,13 +228,13 @@ async def test_a_halted_line_goes_on_after_its_head_was_skipped(
     page = await admin.go("keys")
 
     await page.get_by_role("link", name="halt-1").first.click()
-    await expect(page.get_by_text("This line stands still")).to_be_visible()
+    await expect(page.get_by_text("This lane is halted")).to_be_visible()
     await expect(page.get_by_role("link", name=re.compile(behind))).to_be_visible()
     await admin.press("Skip it")
     await admin.confirm("Skip it")
 
     dashboard.until("payments", behind, "completed")
-    await expect(page.get_by_text("Nobody waits in this line")).to_be_visible()
+    await expect(page.get_by_text("No job waits in this lane")).to_be_visible()
 
 
 async def test_schedules_are_run_paused_edited_added_and_removed(
@@ -292,7 +292,7 @@ async def test_finished_jobs_are_cleaned(dashboard: DashboardServer, admin: Pers
     page = await admin.go("queue?name=slack")
 
     await admin.press("Clean")
-    await page.get_by_label("that ended so many minutes ago or longer").fill("0")
+    await page.get_by_label("that ended at least this many minutes ago").fill("0")
     await admin.confirm("Remove them")
 
     await expect(page.get_by_text(re.compile("jobs? w(as|ere) removed"))).to_be_visible()
@@ -336,7 +336,7 @@ async def test_a_viewer_sees_no_button_that_would_be_refused(
     [failed] = dashboard.fail(1, "only to be looked at")
     later = dashboard.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
     allowed = re.compile(
-        r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|Show more|Show the line|Apply|Try again|.*– show|Choose.*)$"
+        r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|Show more|Show the lane|Apply|Try again|.*– show|Choose.*)$"
     )
 
     for path in (*VIEWS, f"job?queue=email&id={failed}", f"job?queue=email&id={later}"):

@@ -84,7 +84,7 @@ async def test_alerts_are_seen_tried_and_silenced(dashboard: DashboardServer, ad
 
     page = await admin.go("alerts")
 
-    await expect(page.locator(".rows li", has_text="email").first).to_contain_text("failed for good")
+    await expect(page.locator(".rows li", has_text="email").first).to_contain_text("dead letter")
     await expect(page.locator("td", has_text="failed permanently").first).to_be_visible()
     await admin.press("Send a test")
     await expect(page.get_by_role("dialog")).to_contain_text(re.compile("sent.*webhook"))
@@ -119,7 +119,7 @@ async def test_a_clean_says_how_many_are_meant(dashboard: DashboardServer, admin
 
     await expect(page.locator("dialog")).to_contain_text("0 jobs of")
     await expect(page.locator("dialog button[type=submit]")).to_be_disabled()
-    await page.get_by_label("that ended so many minutes ago or longer").fill("0")
+    await page.get_by_label("that ended at least this many minutes ago").fill("0")
     await expect(page.locator("dialog button[type=submit]")).to_have_text(re.compile(r"Remove them \(\d+\)"))
 
 

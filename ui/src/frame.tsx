@@ -134,7 +134,7 @@ function LiveSwitch() {
       type="button"
       class={`live ${state}`}
       onClick={() => pauseLive(state !== "paused")}
-      title={state === "paused" ? t("Go on with live updates") : t("Hold live updates")}
+      title={state === "paused" ? t("Resume live updates") : t("Pause live updates")}
       aria-pressed={state !== "paused"}
     >
       <span class="live-dot" aria-hidden="true" />

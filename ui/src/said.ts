@@ -36,14 +36,14 @@ export function problem(one: HealthProblem): string {
     case "failing":
       return t("{failed} of {attempts} attempts failed in the last minutes, usually {usual} %.", { failed: values.failed ?? 0, attempts: values.attempts ?? 0, usual: values.usual ?? 0 });
     case "overdue":
-      return `${t("Nobody has fired it for {time}", { time })}.`;
+      return `${t("No worker has fired it for {time}", { time })}.`;
     case "lost":
       if (values.workers) return t("{n} worker was lost and not replaced.|{n} workers were lost and not replaced.", { n: values.workers });
-      return `${t(begun.lost, { n: values.count ?? 0 })}.`;
+      return `${t(firing.lost, { n: values.count ?? 0 })}.`;
     case "failed":
     case "repeated":
     case "missed":
-      return `${t(begun[code], { n: values.count ?? 0 })}.`;
+      return `${t(firing[code], { n: values.count ?? 0 })}.`;
   }
 }
 
@@ -65,7 +65,7 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
     case "paused":
       return t("The queue {queue} is paused, by {by} since {at}; resume it", told);
     case "held":
-      return t("The queue {queue} rests until {at}, after {because}", told);
+      return t("No job of the queue {queue} starts until {at}, after {because}", told);
     case "no-worker":
       return t('No live worker serves the queue {queue}; start one with "qbull worker MODULE:APP"', told);
     case "unread":
@@ -86,7 +86,7 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       if (!jobId) return t("Others of {key} come first", { key });
       return t(behind[String(values.state)] ?? "It is number {position} behind a job of {key}, which has just ended", { ...told, key });
     case "halted":
-      return t("The line of {key} stands still: job {job} failed for good; retry or remove that one", { ...told, key });
+      return t("The lane of {key} is halted by the dead letter {job}; retry or remove it", { ...told, key });
     case "rate":
       return t("The rate of the queue ({rate}) is used up until {at}", told);
     case "limit":
@@ -103,7 +103,7 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
 }
 
 const finished: Record<string, Text> = {
-  failed: "It failed for good at {at}",
+  failed: "It became a dead letter at {at}",
   cancelled: "It was cancelled at {at}",
 };
 
@@ -124,17 +124,17 @@ type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" 
 
 /** What people are told of, without whose problem it is. */
 export function alert({ kind, count: n, over, text }: AlertProblem): string {
-  if (!(kind in begun)) return text;
-  if (over) return t(ended[kind as AlertKind], { n });
-  return t(begun[kind as AlertKind], { n, time: duration(n * 1000) });
+  if (!(kind in firing)) return text;
+  if (over) return t(resolved[kind as AlertKind], { n });
+  return t(firing[kind as AlertKind], { n, time: duration(n * 1000) });
 }
 
-const begun: Record<AlertKind, Text> = {
-  failed: "{n} job failed for good|{n} jobs failed for good",
+const firing: Record<AlertKind, Text> = {
+  failed: "{n} job became a dead letter|{n} jobs became dead letters",
   repeated: "{n} attempt failed within five minutes|{n} attempts failed within five minutes",
   stale: "Its oldest job has waited for {time}",
   missed: "{n} tick was missed|{n} ticks were missed",
-  overdue: "Nobody has fired it for {time}",
+  overdue: "No worker has fired it for {time}",
   lost: "{n} worker was lost|{n} workers were lost",
   unserved: "{n} job waits and no worker serves the queue|{n} jobs wait and no worker serves the queue",
   unread: "{n} job waits in a partition that no worker reads|{n} jobs wait in partitions that no worker reads",
@@ -142,10 +142,10 @@ const begun: Record<AlertKind, Text> = {
   blocked: "{n} job waits behind a job that fails|{n} jobs wait behind jobs that fail",
 };
 
-const ended: Record<AlertKind, Text> = {
-  failed: "No more jobs failed for good",
+const resolved: Record<AlertKind, Text> = {
+  failed: "No new dead letters",
   repeated: "Its attempts no longer fail",
-  stale: "Its jobs are begun again",
+  stale: "Its jobs start again",
   missed: "No more ticks were missed",
   overdue: "It is fired again",
   lost: "No more workers were lost",

@@ -117,7 +117,7 @@ class JobFacts:
     next_start_ms: int = 0
     now_ms: int = 0
     max_active: int | None = None
-    places: int = 0
+    used_slots: int = 0
 
 
 def explain(id: str, facts: JobFacts) -> Why:
@@ -256,9 +256,9 @@ def _ready_reasons(facts: JobFacts) -> list[Reason]:
         until = to_datetime(facts.now_ms + facts.next_start_ms)
         text = f"the rate of the queue, {facts.rate}, is used up until {_clock(until)}"
         reasons.append(Reason("rate", text, until=until, values=_known(rate=str(facts.rate))))
-    if facts.max_active is not None and facts.places >= facts.max_active:
-        text = f"{facts.places} jobs of the queue run, and max_active is {facts.max_active}"
-        reasons.append(Reason("limit", text, values=_known(jobs=facts.places, most=facts.max_active)))
+    if facts.max_active is not None and facts.used_slots >= facts.max_active:
+        text = f"{facts.used_slots} jobs of the queue run, and max_active is {facts.max_active}"
+        reasons.append(Reason("limit", text, values=_known(jobs=facts.used_slots, most=facts.max_active)))
     elif facts.slots and facts.active >= facts.slots:
         text = f"all {facts.slots} slots of the queue's workers are in use"
         reasons.append(Reason("busy", text, values=_known(slots=facts.slots)))

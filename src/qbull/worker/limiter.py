@@ -189,7 +189,7 @@ class Limiter:
                 # Another slot has requested some meanwhile.
                 return 0.0
             try:
-                grant = await self._send(1 + self._buffer.waiting, places=None, within=START_WAIT_SECONDS / 2)
+                grant = await self._send(1 + self._buffer.waiting, used_slots=None, within=START_WAIT_SECONDS / 2)
             except ServerError as error:
                 self._outage.failed(error, self)
                 return None
@@ -227,18 +227,18 @@ class Limiter:
         One request after the other: the server would believe an older count that arrives later.
         """
         async with self._speaking:
-            places = self._used_slots()
-            grant = await self._send(count, places=places)
-            self._reported_slots = places + grant.granted if self.has_max_active else 0
+            used_slots = self._used_slots()
+            grant = await self._send(count, used_slots=used_slots)
+            self._reported_slots = used_slots + grant.granted if self.has_max_active else 0
             self._reserved += grant.granted
             self._doubt = False
             return grant
 
-    async def _send(self, count: int, *, places: int | None, within: float | None = None) -> TokenGrant:
+    async def _send(self, count: int, *, used_slots: int | None, within: float | None = None) -> TokenGrant:
         # Never sent twice: that would return two tokens for one.
         unused, self._unused = self._unused, []
         self._queued_on_server = True
-        request = TokenRequest(self._worker, count, places, within, unused)
+        request = TokenRequest(self._worker, count, used_slots, within, unused)
         grant = await limits.acquire(self._store, self._settings, request)
         self._starts.extend(grant.starts)
         return grant

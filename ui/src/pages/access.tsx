@@ -129,7 +129,7 @@ function NewToken({ onClose, then }: { onClose: () => void; then: (made: Created
             ["admin", t("admin: may act")],
           ]}
         />
-        <Field label={t("Good for so many days")} type="number" value={days} onInput={setDays} placeholder={t("for ever")} />
+        <Field label={t("Days until it expires")} type="number" value={days} onInput={setDays} placeholder={t("never")} />
       </div>
     </FormDialog>
   );

@@ -82,7 +82,7 @@ function Problems({ told }: { told: Told }) {
     <Card title={t("Firing")} aside={<span class="faint">{told.asking.length ? t("asked for by {queues}", { queues: told.asking.join(", ") }) : ""}</span>} flush>
       {told.problems.length === 0 ? (
         <Empty icon="done" title={t("Nothing is wrong, as far as is known")}>
-          {told.asking.length ? "" : t("No queue asks for alerts yet: give one alert=True. Lost workers are said in any case.")}
+          {told.asking.length ? "" : t("No queue asks for alerts yet: give one alert=True. Lost workers are always reported.")}
         </Empty>
       ) : (
         <ul class="rows">
@@ -97,7 +97,7 @@ function Problems({ told }: { told: Told }) {
               </a>
               <small class="faint row-end">
                 <Ago at={one.since} />
-                <span>{one.said ? t("said once|said {n} times", { n: one.said }) : t("not said yet")}</span>
+                <span>{one.said ? t("sent once|sent {n} times", { n: one.said }) : t("not sent yet")}</span>
               </small>
             </li>
           ))}

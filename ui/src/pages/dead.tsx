@@ -1,4 +1,4 @@
-// Dead letters: jobs that failed for good, in groups by what failed; redrive a group when its cause is gone.
+// Dead letters, in groups by their error; redrive a group when its cause is gone.
 import { useState } from "preact/hooks";
 import { at } from "../api";
 import { useAsk } from "../ask";
@@ -27,7 +27,7 @@ export function Dead() {
     <>
       <Head
         title={t("Dead letters")}
-        under={all ? t("{n} job failed for good|{n} jobs failed for good", { n: all }) : undefined}
+        under={all ? t("{n} dead letter|{n} dead letters", { n: all }) : undefined}
       >
         {only && <a class="button" href={to.dead()}>{t("All queues")}</a>}
       </Head>
@@ -135,12 +135,12 @@ function Redrive({ queue, total, group, onClose }: { queue: string; total: numbe
         const body = { action: "redrive", fingerprint: group?.fingerprint, rate: rate ? Number(rate) : undefined, limit: limit ? Number(limit) : undefined };
         void operate(queue, body).then((ended) => {
           changes.value++;
-          say(ended.error ? translated(ended.error) : t("{n} job goes round again|{n} jobs go round again", { n: ended.done }), { bad: ended.error !== null });
+          say(ended.error ? translated(ended.error) : t("{n} job was redriven|{n} jobs were redriven", { n: ended.done }), { bad: ended.error !== null });
         });
       }}
     >
       {group && <p class="error-line">{group.lastError}</p>}
-      <p class="dialog-text">{t("They go round again with all their attempts, the oldest first, and with the same arguments.")}</p>
+      <p class="dialog-text">{t("They are enqueued again, the oldest first, with all their attempts and the same arguments.")}</p>
       <div class="fields">
         <Field label={t("How many a second at most")} type="number" value={rate} onInput={setRate} placeholder={t("no limit")} />
         <Field label={t("How many in all at most")} type="number" value={limit} onInput={setLimit} placeholder={t("all")} />

@@ -251,7 +251,7 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
       )}
       {job.state === "delayed" && <Button kind="primary" icon="promote" onClick={act("promote", t("It runs as soon as a worker is free"))}>{t("Run now")}</Button>}
       {again && <Button icon="edit" onClick={() => setEditing(true)}>{t("Edit and retry")}</Button>}
-      {again && <Button kind="primary" icon="retry" onClick={act("retry", t("It goes round again"))}>{t("Retry")}</Button>}
+      {again && <Button kind="primary" icon="retry" onClick={act("retry", t("It was enqueued again"))}>{t("Retry")}</Button>}
       {editing && <EditRetry job={job} then={then} onClose={() => setEditing(false)} />}
     </>
   );
@@ -267,7 +267,7 @@ function EditRetry({ job, then, onClose }: { job: Job; then: () => Promise<void>
       onClose={onClose}
       submit={async () => {
         await post(at.job(job.queue, job.id, "/retry"), { payload: asObject(text) });
-        say(t("It goes round again"));
+        say(t("It was enqueued again"));
         await then();
       }}
     >

@@ -82,10 +82,10 @@ export function Bulk({ queue, state, filter, chosen, all, shown, more, setAll, c
 }
 
 function words(action: Action): string {
-  if (action === "retry") return t("They go round again with all their attempts, and with the same arguments.");
+  if (action === "retry") return t("They are enqueued again with all their attempts and the same arguments.");
   if (action === "promote") return t("They run now instead of later.");
-  if (action === "cancel") return t("Those that wait do not run; those that run are stopped where that is possible.");
-  return t("They are forgotten without a trace. This cannot be undone.");
+  if (action === "cancel") return t("Waiting jobs do not run; running jobs are stopped if that is possible.");
+  return t("They are deleted permanently. This cannot be undone.");
 }
 
 async function said(action: Action, done: number, error: string | null): Promise<void> {

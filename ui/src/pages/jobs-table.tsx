@@ -31,7 +31,7 @@ const priority: Column = { head: "Priority", num: true, cell: (job) => (job.prio
 
 const columns: Record<State, Column[]> = {
   waiting: [payload, priority, attempt, when("Enqueued", (job) => job.createdAt)],
-  active: [payload, progress, attempt, when("Began", (job) => job.startedAt)],
+  active: [payload, progress, attempt, when("Started", (job) => job.startedAt)],
   delayed: [payload, priority, attempt, when("Due", (job) => job.dueAt)],
   completed: [payload, attempt, took, when("Finished", (job) => job.finishedAt)],
   failed: [error, attempt, took, when("Finished", (job) => job.finishedAt)],

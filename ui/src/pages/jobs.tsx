@@ -166,7 +166,7 @@ function List({ queue, state, filter, total }: { queue: string; state: State; fi
             )}
             {loaded.next !== null && (
               <div class="list-foot">
-                <Button onClick={() => load(true)} disabled={busy}>{loaded.jobs.length ? t("Show more") : t("Search on")}</Button>
+                <Button onClick={() => load(true)} disabled={busy}>{loaded.jobs.length ? t("Show more") : t("Search further")}</Button>
                 {live && total > MOST && <span class="faint">{t("of {n}; a filter finds the others", { n: count(total) })}</span>}
               </div>
             )}

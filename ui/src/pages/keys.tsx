@@ -1,4 +1,4 @@
-// Keys: the line behind one key, its head, and what to do where the head has failed; without a key, the longest and the halted lines.
+// Keys: the lane of one key, its head, and what to do if the head is a dead letter; without a key, the longest and the halted lanes.
 import { useState } from "preact/hooks";
 import { at, post, remove } from "../api";
 import { useAsk } from "../ask";
@@ -24,7 +24,7 @@ export function Keys() {
     <>
       <Head title={t("Keys")} under={t("Jobs with the same key run in order: each waits for the one before it.")} />
       <Ask key={queue + key} queue={queue} keyNow={key} />
-      {queue && key ? <Line queue={queue} keyName={key} /> : <Lines only={queue} />}
+      {queue && key ? <Lane queue={queue} keyName={key} /> : <Lanes only={queue} />}
     </>
   );
 }
@@ -47,14 +47,14 @@ function Ask({ queue, keyNow }: { queue: string; keyNow: string }) {
         <Select label={t("Queue")} value={where} onInput={setIn} options={(names.includes(where) || !where ? names : [where, ...names]).map((one) => [one, one])} />
         <Field label={t("Key")} value={text} onInput={setText} placeholder="account-17" mono required />
         <div class="filter-go">
-          <button type="submit" class="button primary">{t("Show the line")}</button>
+          <button type="submit" class="button primary">{t("Show the lane")}</button>
         </div>
       </form>
     </Card>
   );
 }
 
-function Line({ queue, keyName }: { queue: string; keyName: string }) {
+function Lane({ queue, keyName }: { queue: string; keyName: string }) {
   const asked = useAsk<Key>(at.key(queue, keyName), { every: 2000 });
   return (
     <Shown answer={asked} rows={6}>
@@ -84,11 +84,11 @@ function Line({ queue, keyName }: { queue: string; keyName: string }) {
                 </span>
               </div>
             ) : (
-              <p class="faint">{t("Nothing holds this line: the next job of this key begins at once.")}</p>
+              <p class="faint">{t("Nothing holds this lane: the next job of this key starts at once.")}</p>
             )}
           </Card>
           <Card title={t("Behind it")} aside={<span class="faint">{t("{n} waiting", { n: told.waiting })}</span>} flush>
-            {told.jobs.length ? <JobTable jobs={told.jobs} state="waiting" /> : <Empty title={t("Nobody waits in this line")} />}
+            {told.jobs.length ? <JobTable jobs={told.jobs} state="waiting" /> : <Empty title={t("No job waits in this lane")} />}
           </Card>
         </>
       )}
@@ -103,7 +103,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
     <div class="notice bad">
       <Icon name="dead" />
       <div class="grow">
-        <b>{t("This line stands still: its head failed for good.")}</b>
+        <b>{t("This lane is halted: the job at its head is a dead letter.")}</b>
         {head.error && <p class="error-text">{head.error}</p>}
         {admin.value && (
           <div class="notice-actions">
@@ -112,7 +112,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
               kind="primary"
               icon="retry"
               onClick={async () => {
-                if (await doing(() => post(at.job(queue, head.id, "/retry")), t("It goes round again"))) await then();
+                if (await doing(() => post(at.job(queue, head.id, "/retry")), t("It was enqueued again"))) await then();
               }}
             >
               {t("Retry the head")}
@@ -123,8 +123,8 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
               icon="trash"
               onClick={() =>
                 confirm({
-                  title: t("Skip the head of this line?"),
-                  text: t("The failed job is removed and the next one begins. This cannot be undone."),
+                  title: t("Skip the head of this lane?"),
+                  text: t("The dead letter is removed and the next job starts. This cannot be undone."),
                   action: t("Skip it"),
                   danger: true,
                   submit: async () => {
@@ -143,7 +143,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
   );
 }
 
-function Lines({ only }: { only: string }) {
+function Lanes({ only }: { only: string }) {
   const names = Object.keys(queues.value ?? {})
     .filter((name) => !only || name === only)
     .sort();
@@ -156,7 +156,7 @@ function Lines({ only }: { only: string }) {
       ))}
       {none && (
         <Card>
-          <Empty icon="keys" title={t("No job waits behind another one")}>{t("Lines appear here while jobs of one key wait for each other.")}</Empty>
+          <Empty icon="keys" title={t("No job waits behind another one")}>{t("Lanes appear here while jobs of one key wait for each other.")}</Empty>
         </Card>
       )}
     </>
@@ -196,7 +196,7 @@ function QueueLines({ queue, told }: { queue: string; told: (n: number) => void 
             {longLanes.map((one) => (
               <tr key={`l${one.partition}${one.key}`} data-row tabIndex={-1}>
                 <td class="grow">{one.key === null ? t("the whole partition") : <a class="mono" href={to.keys(queue, one.key)}>{one.key}</a>}</td>
-                <td><Tag>{t("in line")}</Tag></td>
+                <td><Tag>{t("waiting")}</Tag></td>
                 <td class="num" data-label={t("waiting")}>{count(one.waiting)}</td>
                 <td class="num" data-label={t("Partition")}>{one.partition}</td>
                 <td class="num" data-label={t("Since")}><Ago at={one.oldestWaitingAt} /></td>

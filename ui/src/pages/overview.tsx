@@ -150,7 +150,7 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
       <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={told?.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
       <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : sum((one) => one.waiting) ? t("all held back") : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
       <Figure label={t("Failed in an hour")} value={count(failed)} note={t("{share} of all", { share: `${rate(share * 100)} %` })} tone={failed ? "bad" : ""} href={to.dead()} />
-      <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("nobody works") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
+      <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("no workers") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
     </div>
   );
 }
@@ -190,7 +190,7 @@ function Failing({ told }: { told: Told | undefined }) {
       {!told ? (
         <Loading rows={3} />
       ) : told.failing.length === 0 ? (
-        <Empty title={t("Nothing failed for good in the last hour")} />
+        <Empty title={t("No dead letters in the last hour")} />
       ) : (
         <ul class="rows">
           {told.failing.slice(0, 6).map(({ queue, group }) => (

@@ -45,7 +45,7 @@ export function Clean({ queue, onClose }: { queue: Queue; onClose: () => void })
             ["cancelled", t("cancelled")],
           ]}
         />
-        <Field label={t("that ended so many minutes ago or longer")} type="number" value={minutes} onInput={setMinutes} required />
+        <Field label={t("that ended at least this many minutes ago")} type="number" value={minutes} onInput={setMinutes} required />
       </div>
       <p class="dialog-text" role="status">
         {many === undefined ? t("Counting …") : t("{n} job of {all} is meant. What is removed cannot be brought back.|{n} jobs of {all} are meant. What is removed cannot be brought back.", { n: many, all: queue.stats[state] })}

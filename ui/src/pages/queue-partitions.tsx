@@ -74,7 +74,7 @@ function PartitionCell({ one, most }: { one: Partition; most: number }) {
             {one.readers.length > 1 && ` +${one.readers.length - 1}`}
           </a>
         ) : (
-          <span class="bad-text">{t("nobody reads it")}</span>
+          <span class="bad-text">{t("no worker reads it")}</span>
         )}
       </small>
       <small class="faint cut">
@@ -128,7 +128,7 @@ function Lanes({ told, queue }: { told: Partitions; queue: string }) {
       )}
       {long.length > 0 && (
         <section>
-          <h3>{t("Longest lines")}</h3>
+          <h3>{t("Longest lanes")}</h3>
           <ul class="rows boxed">
             {long.slice(0, 6).map((one) => (
               <li key={`${one.partition}${one.key}`}>

@@ -117,7 +117,7 @@ function keepText(many: unknown, seconds: unknown): string {
   const parts = [];
   if (typeof many === "number") parts.push(t("{n} job|{n} jobs", { n: many }));
   if (typeof seconds === "number") parts.push(duration(seconds * 1000));
-  return parts.join(" / ") || t("for ever");
+  return parts.join(" / ") || t("forever");
 }
 
 function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; onClose: () => void; then: () => Promise<void> }) {
@@ -157,7 +157,7 @@ function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; on
         <Field label={t("Jobs at a time in a worker")} type="number" value={now.concurrency} onInput={(concurrency) => change({ concurrency })} required />
         <Field label={t("Jobs at a time over all workers")} type="number" value={now.maxActive} onInput={(maxActive) => change({ maxActive })} placeholder={t("no limit")} />
         <Field label={t("Starts at most")} type="number" value={now.rate} onInput={(value) => change({ rate: value })} placeholder={t("no limit")} />
-        <Field label={t("in so many seconds")} type="number" value={now.per} onInput={(per) => change({ per })} />
+        <Field label={t("Window in seconds")} type="number" value={now.per} onInput={(per) => change({ per })} />
         <Field wide label={t("Waits between attempts, in seconds")} value={now.delays} onInput={(delays) => change({ delays })} placeholder="1, 5, 15, 60, 300" hint={t("One attempt more than there are waits. Empty leaves it as it is.")} />
       </div>
       {Object.keys(told.changed).length > 0 && (

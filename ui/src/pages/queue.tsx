@@ -77,7 +77,7 @@ export function QueueView() {
         <SettingsCard queue={queue} />
         <Card title={t("Tasks")} flush>
           {queue.tasks.length === 0 ? (
-            <Empty icon="jobs" title={t("No task is known yet")}>{t("A worker that serves this queue tells of its tasks.")}</Empty>
+            <Empty icon="jobs" title={t("No task is known yet")}>{t("A worker that serves this queue reports its tasks.")}</Empty>
           ) : (
             <ul class="rows">
               {queue.tasks.map((one) => (

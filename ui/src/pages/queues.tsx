@@ -95,7 +95,7 @@ export function PauseButton({ name, paused, small, then }: { name: string; pause
       small={small}
       kind={paused ? "primary" : "plain"}
       icon={paused ? "play" : "pause"}
-      title={paused ? undefined : t("Running jobs go on to their end; nothing more begins until somebody resumes it. New jobs are still taken.")}
+      title={paused ? undefined : t("Running jobs finish; no other job starts until somebody resumes the queue. New jobs are still accepted.")}
       onClick={() => pauseOrResume(name, paused, then)}
     >
       {paused ? t("Resume") : t("Pause")}

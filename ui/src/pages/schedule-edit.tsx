@@ -70,7 +70,7 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
         {kind === "cron" ? (
           <Field label={t("Cron expression")} value={cron} onInput={setCron} mono required hint={t("minute, hour, day, month, weekday")} />
         ) : (
-          <Field label={t("Every so many seconds")} type="number" value={every} onInput={setEvery} required />
+          <Field label={t("Interval in seconds")} type="number" value={every} onInput={setEvery} required />
         )}
         <Field label={t("Time zone")} value={tz} onInput={setTz} list={zones()} required />
       </div>

@@ -179,7 +179,7 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
         onClick={() =>
           confirm({
             title: t("Remove the schedule {name}?", { name: one.name }),
-            text: t("It does not run any more, or as the code says where the code declares it. Its jobs stay."),
+            text: t("It no longer runs. If the code declares it, it runs as the code says. Its jobs stay."),
             action: t("Remove"),
             danger: true,
             submit: async () => {

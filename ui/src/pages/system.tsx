@@ -21,7 +21,7 @@ export function System() {
               <Figure label={t("Durability")} value={told.durability ?? profile(told.servers)} note={told.durability ? t("when an enqueue was answered") : t("by the server's settings")} />
               <Figure label={t("Clock difference")} value={duration(Math.abs(told.clockSkewMs))} note={Math.abs(told.clockSkewMs) > 1000 ? t("more than it should be") : t("the server's clock decides")} tone={Math.abs(told.clockSkewMs) > 1000 ? "warn" : ""} />
               <Figure label={t("Version of qbull")} value={told.version} note={`Python ${told.python}`} />
-              <Figure label={t("Prefix")} value={told.app} note={t("what names begin with")} />
+              <Figure label={t("Prefix")} value={told.app} note={t("the start of all names")} />
             </div>
             {told.servers.map((one) => (
               <ServerCard key={one.address} one={one} />

@@ -21,7 +21,7 @@ const states: [string, Text][] = [
   ["delayed", "runs later: it was asked for later, or waits for its next attempt"],
   ["completed", "ended well"],
   ["failed", "a dead letter: all attempts failed; retry it when the cause is gone"],
-  ["cancelled", "somebody did not want it any more, or it has expired"],
+  ["cancelled", "somebody cancelled it, or it expired"],
 ];
 
 export function Help({ onClose }: { onClose: () => void }) {

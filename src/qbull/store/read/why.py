@@ -47,7 +47,7 @@ async def _queue_facts(
     now = await live_settings.read(store, declared)
     settings, paused, rate = now.settings, now.changed.get(live_settings.PAUSED_SETTING), now.settings.rate
     window = (rate.count, rate.window_ms) if rate is not None else (0, 0)
-    places, next_start_ms, now_ms = await store.server.script(
+    used_slots, next_start_ms, now_ms = await store.server.script(
         "limit_usage", store.names.queue(facts.queue), *window
     )
     members = await store.workers()
@@ -76,7 +76,7 @@ async def _queue_facts(
         next_start_ms=next_start_ms,
         now_ms=now_ms,
         max_active=settings.max_active,
-        places=places,
+        used_slots=used_slots,
     )
 
 
