@@ -19,3 +19,12 @@ class SecondsParam(click.FloatRange):
         if not math.isfinite(seconds):
             self.fail(f"{value} is not a number of seconds", param, ctx)
         return seconds
+
+
+wait_for_result = click.option(
+    "--wait",
+    type=SecondsParam(),
+    metavar="SECONDS",
+    help="Wait up to this long for the result and print it.",
+)
+"""The flag of commands that enqueue one job."""

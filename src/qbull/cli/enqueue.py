@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from qbull.cli.duration import SecondsParam
+from qbull.cli.duration import wait_for_result
 from qbull.cli.target import Target, on_target
 from qbull.cli.terminal import print_json
 from qbull.core.durability import DURABILITIES
@@ -80,12 +80,7 @@ def _moment(name: str, text: str) -> datetime:
 @click.argument("task")
 @click.argument("arguments", metavar="JSON")
 @with_job_options
-@click.option(
-    "--wait",
-    type=SecondsParam(),
-    metavar="SECONDS",
-    help="Wait up to this long for the result and print it.",
-)
+@wait_for_result
 @on_target
 def enqueue(
     target: Target, queue_name: str, task: str, arguments: str, wait: float | None, **options: Any

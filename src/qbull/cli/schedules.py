@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qbull.cli.duration import SecondsParam
+from qbull.cli.duration import wait_for_result
 from qbull.cli.enqueue import read_arguments
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table, short
@@ -204,12 +204,7 @@ def remove(target: Target, name: str) -> None:
 
 @click.command()
 @click.argument("name", metavar="SCHEDULE")
-@click.option(
-    "--wait",
-    type=SecondsParam(),
-    metavar="SECONDS",
-    help="Wait up to this long for the result and print it.",
-)
+@wait_for_result
 @on_target
 def run(target: Target, name: str, wait: float | None) -> None:
     """Run a schedule now and print the job's id.

@@ -213,7 +213,7 @@ def new_pod() -> str:
 
 
 def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
-    """Make the supervisor that starts so many worker processes with these options."""
+    """Make the supervisor that starts `processes` worker processes with these options."""
     pod = pod or new_pod()
     assignments = app._assignments(options.queues, options.concurrency)
     confirmed = {one.settings.name: one.confirmed_order for one in assignments}

@@ -24,7 +24,7 @@ CancelMarks = dict[tuple[int, bytes, bytes], str]
 
 
 class Canceller:
-    """For one queue. `stop` is told all marks of what is in the buffer."""
+    """For one queue. It tells the attempt runner which jobs of the buffer are cancelled."""
 
     def __init__(self, buffer: PrefetchBuffer, attempts: AttemptRunner, outage: Outage) -> None:
         self._buffer = buffer

@@ -1,4 +1,4 @@
-"""Patience: how long running jobs may take to end after their worker was told to stop."""
+"""The grace period: the time in which running jobs may end after their worker was told to stop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import inf
 from typing import Any
 
 
-class Patience:
-    """So many seconds from now on. `shorten` cuts it short while somebody waits."""
+class GracePeriod:
+    """A number of seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -18,13 +18,13 @@ class Patience:
         self._shortened = asyncio.Event()
 
     def shorten(self, seconds: float) -> None:
-        """Leave at most so many seconds from now on."""
+        """Leave at most this many seconds from now on, also for callers that wait already."""
         self._until = min(self._until, time.monotonic() + seconds)
         self.seconds = min(self.seconds, seconds)
         self._shortened.set()
 
     async def wait(self, tasks: Collection[asyncio.Task[Any]]) -> None:
-        """Wait until all these have ended, or until the time is over."""
+        """Wait until all these tasks have ended, or until the time is over."""
         left = [task for task in tasks if not task.done()]
         while left and (seconds := self._until - time.monotonic()) > 0:
             self._shortened.clear()

@@ -145,7 +145,7 @@ class HungFunctions:
             self._watching = start_actor(self._watch)
 
     async def room(self, most: int) -> None:
-        """Wait until at most so many functions run on: each of them occupies a thread."""
+        """Wait until at most `most` functions run on: each of them occupies a thread."""
         while len(self._running) > most:
             self._changed.clear()
             await self._changed.wait()

@@ -66,7 +66,7 @@ def log_start(job: RunningJob) -> None:
 
 
 def log_end(job: RunningJob, outcome: LoggedOutcome, duration: float) -> None:
-    """Log how a job ended after so many seconds, unless the level is off."""
+    """Log how a job ended and its duration in seconds, unless the level is off."""
     if job_log.isEnabledFor(logging.INFO):
         extra = fields_of(job) | {"outcome": outcome, "duration": round(duration, 6)}
         with suppress(Exception):

@@ -189,7 +189,9 @@ class Limiter:
                 # Another slot has requested some meanwhile.
                 return 0.0
             try:
-                grant = await self._send(1 + self._buffer.waiting, used_slots=None, within=START_WAIT_SECONDS / 2)
+                grant = await self._send(
+                    1 + self._buffer.waiting, used_slots=None, within=START_WAIT_SECONDS / 2
+                )
             except ServerError as error:
                 self._outage.failed(error, self)
                 return None

@@ -22,13 +22,13 @@ from qbull.worker.cancel import Canceller
 from qbull.worker.failure_counts import FailureCounter
 from qbull.worker.fetch import CLOSED_READ_GRACE_SECONDS, Fetcher
 from qbull.worker.flow_dispatcher import FlowDispatcher
+from qbull.worker.grace_period import GracePeriod
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.histograms import HistogramWriter
 from qbull.worker.lease import PartitionLeases
 from qbull.worker.limiter import Limiter
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.outcome import OutcomeRecorder
-from qbull.worker.patience import Patience
 from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
@@ -147,7 +147,7 @@ class QueueRunner:
             duties.append(self._failures.run)
         self._actors = [start_actor(duty) for duty in duties]
 
-    async def stop(self, patience: Patience) -> None:
+    async def stop(self, grace_period: GracePeriod) -> None:
         """Fetch nothing more, let running jobs end, and release the rest."""
         promoters = [task for _, task in self._promoters.values()]
         await stop_actors([*self._actors, *self._background.tasks, *promoters])
@@ -155,7 +155,7 @@ class QueueRunner:
         await self._fetcher.stop()
         await self._release(self._buffer.take_all())
         leaving = asyncio.create_task(self._leave())
-        await self._slots.stop(patience)
+        await self._slots.stop(grace_period)
         await stop_actors(self._cancelling)
         await self._progress.close()
         await self.flush()

@@ -22,8 +22,8 @@ from qbull.store.verbs.live_settings import LiveSettings
 from qbull.worker.attempt import AttemptRunner
 from qbull.worker.brake import Brake
 from qbull.worker.confirm import OrderConfirmer
+from qbull.worker.grace_period import GracePeriod
 from qbull.worker.held_deliveries import HeldDeliveries
-from qbull.worker.patience import Patience
 from qbull.worker.slot import Interrupted, Slot
 from qbull.worker.wiring import WorkerWiring
 
@@ -116,7 +116,7 @@ class SlotRunner:
         if self._idle and not self._woken and self._buffer.waiting:
             self._wake()
 
-    async def stop(self, patience: Patience) -> None:
+    async def stop(self, grace_period: GracePeriod) -> None:
         """Start nothing more. Running jobs have some time to end, then they are interrupted.
 
         Nothing can interrupt a plain function. A process of `qbull worker` abandons its delivery, and the
@@ -128,7 +128,7 @@ class SlotRunner:
             await self._confirmer.stop()
         while self._idle:
             self._idle.popleft().cancel()
-        late, grace = await self._still_running(patience), patience.seconds
+        late, grace = await self._still_running(grace_period), grace_period.seconds
         plain = [slot for slot in late if self._stop_job(slot)]
         if len(late) > len(plain):
             log.warning(
@@ -143,7 +143,7 @@ class SlotRunner:
         if plain:
             await self._leave_plain_functions(plain, grace)
         within = SUPERVISED_INTERRUPT_GRACE_SECONDS if self._supervised else INTERRUPT_GRACE_SECONDS
-        for slot in await self._still_running(Patience(within)):
+        for slot in await self._still_running(GracePeriod(within)):
             log.error(
                 'queue "%s": a job ignored its interruption for %g s; the worker stops without it',
                 self.settings.name,
@@ -222,8 +222,8 @@ class SlotRunner:
         self._brake.update()
         return True
 
-    async def _still_running(self, patience: Patience) -> list[Slot]:
-        await patience.wait([slot.task for slot in self._slots if slot.task is not None])
+    async def _still_running(self, grace_period: GracePeriod) -> list[Slot]:
+        await grace_period.wait([slot.task for slot in self._slots if slot.task is not None])
         return [slot for slot in self._slots if slot.task is not None and not slot.task.done()]
 
     def _open(self, slot: Slot, delivered: DeliveredJob | None = None) -> None:

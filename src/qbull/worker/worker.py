@@ -27,10 +27,10 @@ from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.assignment import Assignment
 from qbull.worker.blocked_worker import BlockedWorker
 from qbull.worker.declare import ScheduleDeclarer
+from qbull.worker.grace_period import GracePeriod
 from qbull.worker.isolation import Isolation
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
 from qbull.worker.outage import Outage
-from qbull.worker.patience import Patience
 from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
@@ -157,7 +157,7 @@ class Worker:
 
     async def stop(self, grace: float = 25.0) -> None:
         """Fetch nothing more, let running jobs end within `grace` seconds, and release the rest."""
-        await self._stop(Patience(grace))
+        await self._stop(GracePeriod(grace))
 
     async def leave(
         self, grace: float, announce: Callable[[float | None], None], stop: asyncio.Event
@@ -173,15 +173,15 @@ class Worker:
         if any(runner.hung for runner in self._started):
             seconds = max(runner.time_left(grace) for runner in self._started)
         announce(seconds)
-        patience = Patience(inf if seconds is None else seconds)
+        grace_period = GracePeriod(inf if seconds is None else seconds)
 
         async def hurry() -> None:
             await stop.wait()
-            patience.shorten(grace)
+            grace_period.shorten(grace)
 
         hurrying = asyncio.create_task(hurry())
         try:
-            await self._stop(patience)
+            await self._stop(grace_period)
         finally:
             hurrying.cancel()
 
@@ -190,13 +190,13 @@ class Worker:
         """The number of jobs that this process has started."""
         return sum(runner.histograms.started_jobs for runner in self._runners)
 
-    async def _stop(self, patience: Patience) -> None:
+    async def _stop(self, grace_period: GracePeriod) -> None:
         if self._stopped:
             return
         self._stopped = True
         await self._loop_watch.stop()
         await stop_actors(self._actors)
-        await asyncio.gather(*(runner.stop(patience) for runner in self._started))
+        await asyncio.gather(*(runner.stop(grace_period) for runner in self._started))
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         if not self.abandoned and not any(runner.buffer.offered for runner in self._started):

@@ -93,7 +93,7 @@ def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartTo
 
 
 async def free_slots(store: Store, queue: str, workers: Sequence[str]) -> None:
-    """Free the slots of workers that are gone, and remove them from the line of waiting workers."""
+    """Free the slots of workers that are gone, and remove them from the waiting workers."""
     if workers:
         await store.server.script("limit_free_slots", store.names.queue(queue), *workers)
 

@@ -19,7 +19,7 @@ MAX_LOG_LINE_CHARS = 2000
 
 
 class JobUpdate(NamedTuple):
-    """The news of a running job. `told` is the number of lines that this delivery has logged before."""
+    """New progress and log lines of a running job. `told`: lines that this delivery has logged before."""
 
     id: bytes
     place: bytes
