@@ -92,13 +92,15 @@ class Schedules:
 
     async def list(self) -> ScheduleInfos:
         """All schedules on the server, and those of the code that no worker has written there yet."""
-        places = await self._stored.locations()
+        locations = await self._stored.locations()
         found: ScheduleInfos = []
-        for place in sorted(set(places.values())):
-            found += await self._infos(place, [name for name, there in places.items() if there == place])
+        for location in sorted(set(locations.values())):
+            found += await self._infos(
+                location, [name for name, there in locations.items() if there == location]
+            )
         seen = {info.name for info in found}
         for name in {
-            *places,
+            *locations,
             *self._app.declared,
         } - seen:  # On the way to another partition, or only in the code.
             with suppress(NotFound):
@@ -140,16 +142,18 @@ class Schedules:
         Args:
             name: the name of the schedule.
         """
-        schedule, place = await self._in_force(name)
+        schedule, location = await self._in_force(name)
         client = self._app._client()
         queue = self._app.queues.get(schedule.queue)
         if queue is None:
             queue = self._app._undeclared_queue(await self._settings(schedule.queue))
-        elif place is None:
+        elif location is None:
             await client.router.register(queue.settings, queue.tasks)
         layout = await client.router.layout(queue.settings)
         number = (
-            place.partition if place is not None else partition_of_schedule(queue.settings, layout, schedule)
+            location.partition
+            if location is not None
+            else partition_of_schedule(queue.settings, layout, schedule)
         )
         partition, id = client.router.partition(queue.settings, number), new_id(number)
         durability = self._app.durability
@@ -180,13 +184,13 @@ class Schedules:
         Args:
             name: the name of the schedule.
         """
-        place = await self._stored.location(name)
-        if place is None:
+        location = await self._stored.location(name)
+        if location is None:
             raise await self._unknown(name)
-        plan = (await self._look(place, [name])).plans.get(name)
-        if plan is not None and plan.own is None and place.queue in await self._served():
+        plan = (await self._look(location, [name])).plans.get(name)
+        if plan is not None and plan.own is None and location.queue in await self._served():
             raise ConfigError(
-                f'schedule "{name}": the code of queue "{place.queue}" declares it and would bring it back; '
+                f'schedule "{name}": the code of queue "{location.queue}" declares it and would bring it back; '
                 "pause it, or remove it from the code"
             )
         await self._stored.remove(name)
@@ -200,8 +204,8 @@ class Schedules:
     async def _find(self, name: str) -> StoredSchedule | None:
         return await self._stored.find(name)
 
-    async def _look(self, place: ScheduleLocation, names: Sequence[str]) -> PartitionPlans:
-        return await self._stored.read(place, names)
+    async def _look(self, location: ScheduleLocation, names: Sequence[str]) -> PartitionPlans:
+        return await self._stored.read(location, names)
 
     async def _change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
         try:
@@ -230,14 +234,14 @@ class Schedules:
             raise await self._unknown(name)
         return ScheduleCodec(self._app._codecs).protect(self._app.declared[name]), None
 
-    async def _infos(self, place: ScheduleLocation, names: Sequence[str]) -> ScheduleInfos:
+    async def _infos(self, location: ScheduleLocation, names: Sequence[str]) -> ScheduleInfos:
         served = await self._served()
-        settings = await self._settings(place.queue)
+        settings = await self._settings(location.queue)
         store = self._app._client().store
-        tasks = await store.tasks(place.queue)
+        tasks = await store.tasks(location.queue)
         found: ScheduleInfos = []
         for some in in_batches(names):
-            look = await self._look(place, some)
+            look = await self._look(location, some)
             for plan in look.plans.values():
                 schedule = plan.schedule
                 if schedule is not None:

@@ -124,13 +124,13 @@ class ProblemWatcher:
     async def _which_missed(self, queue: str) -> str:
         """The schedules of a queue that have missed more runs than at the last check."""
         schedules, found = ScheduleStore(self._store), ""
-        places: dict[ScheduleLocation, list[str]] = {}
-        for name, place in (await schedules.locations()).items():
-            if place.queue == queue:
-                places.setdefault(place, []).append(name)
-        for place, names in places.items():
+        locations: dict[ScheduleLocation, list[str]] = {}
+        for name, location in (await schedules.locations()).items():
+            if location.queue == queue:
+                locations.setdefault(location, []).append(name)
+        for location, names in locations.items():
             for some in in_batches(names):
-                for name, plan in (await schedules.read(place, some)).plans.items():
+                for name, plan in (await schedules.read(location, some)).plans.items():
                     if plan.missed > self._missed_before.get(name, 0):
                         found = name
                     self._missed_before[name] = plan.missed
@@ -156,8 +156,8 @@ class ProblemWatcher:
         """One job for each destination: an unreachable one must not cause duplicates at the others."""
         content = msgspec.to_builtins(message)
         return [
-            NewJob(f"{rev}-{place.label}", f"0 {ALERT_EXPIRES_MS}", _record(place.label, content))
-            for place in self._alerts.destinations
+            NewJob(f"{rev}-{destination.label}", f"0 {ALERT_EXPIRES_MS}", _record(destination.label, content))
+            for destination in self._alerts.destinations
         ]
 
 

@@ -83,29 +83,29 @@ async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWa
     told: dict[JobAddress, tuple[str, Dependency]] = {}
     flow, tried, next_ = "", {start}, [start]
     while next_ and len(seen) < most:
-        places = next_[: most - len(seen)]
-        next_ = next_[len(places) :]
-        found = await asyncio.gather(*(_visit_job(context, place, told) for place in places))
+        addresses = next_[: most - len(seen)]
+        next_ = next_[len(addresses) :]
+        found = await asyncio.gather(*(_visit_job(context, address, told) for address in addresses))
         if found[0] is None and not seen:
             return None
-        for place, one in zip(places, found, strict=True):
+        for address, one in zip(addresses, found, strict=True):
             if one is None or (flow and one.flow != flow):
                 continue  # It is no longer kept, or another job has taken its id.
-            flow, seen[place] = one.flow, one
+            flow, seen[address] = one.flow, one
             new = [other for other in (*one.awaits, *one.tells) if other not in tried]
             tried.update(new)
             next_ += new if flow else []
-    for place, (letter, known) in told.items():
-        if place not in seen and len(seen) < most:
-            seen[place] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
+    for address, (letter, known) in told.items():
+        if address not in seen and len(seen) < most:
+            seen[address] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
     return FlowWalk(flow, seen, bool(next_))
 
 
 async def _visit_job(
-    context: ApiContext, place: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
+    context: ApiContext, address: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
 ) -> FlowJob | None:
     """Read one job. Adds what it knows about its dependencies to `told`."""
-    name, id = place
+    name, id = address
     try:
         queue = await context.queue(name)
     except NotFound:
@@ -136,20 +136,20 @@ def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     """The steps of a flow, in the order in which they can run."""
     levels = _levels(walked.seen)
     # Ids rise in the order of creation.
-    places = sorted(walked.seen, key=lambda place: (levels[place], place[1]))
-    number = {place: n for n, place in enumerate(places)}
+    addresses = sorted(walked.seen, key=lambda address: (levels[address], address[1]))
+    number = {address: n for n, address in enumerate(addresses)}
     steps = []
-    for place in places:
-        one = walked.seen[place]
+    for address in addresses:
+        one = walked.seen[address]
         info = one.info
         error = context.redaction.text(one.error, info) if one.error and info is not None else None
         steps.append(
             views.FlowStepView(
-                queue=place[0],
-                id=place[1],
+                queue=address[0],
+                id=address[1],
                 task=one.task,
                 state=one.state,
-                level=levels[place],
+                level=levels[address],
                 waits_for=sorted({number[before] for before in one.awaits if before in number}),
                 kept=info is not None,
                 blocked=one.blocked,
@@ -170,43 +170,43 @@ def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
     turns = 0
     while left and turns <= len(seen) ** 2:
         turns += 1
-        place = left.popleft()
-        before = [one for one in seen[place].awaits if one in seen]
+        address = left.popleft()
+        before = [one for one in seen[address].awaits if one in seen]
         if all(one in levels for one in before):
-            levels[place] = max((levels[one] + 1 for one in before), default=0)
+            levels[address] = max((levels[one] + 1 for one in before), default=0)
         else:
-            left.append(place)
+            left.append(address)
     return levels | dict.fromkeys(left, 0)
 
 
 async def read_flows(context: ApiContext) -> views.FlowsView:
     """The flows that a bounded sample of each queue finds, the newest first."""
     client = context.app._client()
-    places: list[JobAddress] = []
+    addresses: list[JobAddress] = []
     for queue in await context.queues():
         partitions = await client.router.partitions(queue.settings)
         ids = await flow_messages.sample_flow_jobs(partitions, MAX_SCANNED_FLOW_JOBS)
-        places += [(queue.name, id) for id in ids]
-    places.sort(key=lambda place: place[1], reverse=True)  # Ids start with their time of creation.
+        addresses += [(queue.name, id) for id in ids]
+    addresses.sort(key=lambda address: address[1], reverse=True)  # Ids start with their time of creation.
     flows: list[views.ShownFlowView] = []
     met: set[JobAddress] = set()
-    while places and len(flows) < MAX_LISTED_FLOWS:
-        some, places = places[:FLOW_WALK_BATCH_SIZE], places[FLOW_WALK_BATCH_SIZE:]
+    while addresses and len(flows) < MAX_LISTED_FLOWS:
+        some, addresses = addresses[:FLOW_WALK_BATCH_SIZE], addresses[FLOW_WALK_BATCH_SIZE:]
         for walked in await asyncio.gather(
-            *(walk_flow(context, place, MAX_LISTED_FLOW_JOBS) for place in some)
+            *(walk_flow(context, address, MAX_LISTED_FLOW_JOBS) for address in some)
         ):
             if walked is not None and walked.flow and not met & set(walked.seen):
                 flows.append(_flow_view(context, walked))
                 met |= set(walked.seen)
-        places = [place for place in places if place not in met]
+        addresses = [address for address in addresses if address not in met]
     flows.sort(key=lambda flow: flow.created_at, reverse=True)
     return views.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
 
 
 def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
-    kept = {place: one for place, one in walked.seen.items() if one.info is not None}
+    kept = {address: one for address, one in walked.seen.items() if one.info is not None}
     levels = _levels(walked.seen)
-    last = max(kept, key=lambda place: (not kept[place].fallback, levels[place]))
+    last = max(kept, key=lambda address: (not kept[address].fallback, levels[address]))
     created = [one.info.created_at for one in kept.values() if one.info is not None]
     return views.ShownFlowView(
         flow=walked.flow,

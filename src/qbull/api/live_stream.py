@@ -55,8 +55,8 @@ class StreamEvent(msgspec.Struct, frozen=True):
     at: int = 0
 
     def encoded(self) -> bytes:
-        place = b"id: %d\n" % self.at if self.at else b""
-        return b"%sevent: %s\ndata: %s\n\n" % (place, self.name.encode(), self.data)
+        id_line = b"id: %d\n" % self.at if self.at else b""
+        return b"%sevent: %s\ndata: %s\n\n" % (id_line, self.name.encode(), self.data)
 
 
 class EventListener:

@@ -55,8 +55,8 @@ class ApiServer(uvicorn.Server):
             await super().startup(sockets)  # type: ignore[arg-type]
         except OSError as error:
             await self.lifespan.shutdown()
-            place = f"{self.config.host}, port {self.config.port}"
-            raise ConfigError(f"cannot serve on {place}: {error}; choose another with --port") from None
+            address = f"{self.config.host}, port {self.config.port}"
+            raise ConfigError(f"cannot serve on {address}: {error}; choose another with --port") from None
         if not self.should_exit:
             self._ready(self.servers[0].sockets[0].getsockname()[1])
 

@@ -5,8 +5,8 @@ Earlier generations accept no jobs any more. Workers empty them, and they stay r
 in them. The layout is one small value on the server; this module has that value and the rules that follow
 from it.
 
-A partition's number is unique in its queue, over all generations: it combines the generation and the place in
-it. A queue starts with generation 0, in which the number is the place. People see only the place.
+A partition's number is unique in its queue, over all generations: it combines the generation and the index in
+it. A queue starts with generation 0, in which the number is the index. People see only the index.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Generation(msgspec.Struct, frozen=True):
             self.number * GENERATION_SPAN_PARTITIONS + self.partitions,
         )
 
-    def places(self, numbers: Iterable[int]) -> frozenset[int]:
-        """The places of those of these partitions that are its own."""
+    def indices_of(self, numbers: Iterable[int]) -> frozenset[int]:
+        """The indices in this generation of those of these partitions that belong to it."""
         return frozenset(index_in_generation(number) for number in numbers if number in self.numbers)
 
     def home(self, digest: bytes) -> int:
@@ -68,7 +68,7 @@ class Generation(msgspec.Struct, frozen=True):
         """The earlier partitions of the jobs that partition `number` of a later generation has in this lane.
 
         A key has one partition. But if a whole partition is one lane, its keys may come from several: from
-        all whose places have the same remainder modulo the greatest common divisor of both counts.
+        all whose indices have the same remainder modulo the greatest common divisor of both counts.
         """
         if lane != PARTITION_LANE:
             return [self.home(lane[:8])]  # The bytes after it tell the kind of lane.
@@ -185,7 +185,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def index_in_generation(number: int) -> int:
-    """A partition's place in its generation, which people see."""
+    """A partition's index in its generation, which people see."""
     return number % GENERATION_SPAN_PARTITIONS
 
 

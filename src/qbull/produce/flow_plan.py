@@ -90,10 +90,10 @@ def _enqueue_order(nodes: Sequence[StepNode], last: StepNode) -> list[StepNode]:
             depth[source] = max(depth[source], depth[node] + 1)
     first = last if last.awaits else None
 
-    def place(node: StepNode) -> tuple[bool, int, str, int]:
+    def order_of(node: StepNode) -> tuple[bool, int, str, int]:
         return node is not first, depth[node], node.step.queue.name, node.job.number
 
-    return sorted(nodes, key=place)
+    return sorted(nodes, key=order_of)
 
 
 def _flow_job_seed(flow: str, node: StepNode) -> FlowJobSeed:

@@ -117,10 +117,10 @@ class PartitionLeases:
     def _static(self, generation: Generation) -> list[int]:
         s = self._sharing
         share = static_partitions(generation.partitions, s.instance, s.instances, s.process, s.processes)
-        return [generation.numbers[place] for place in share]
+        return [generation.numbers[index] for index in share]
 
     def _even(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
-        readers = {self._worker: ShareMember(generation.places(self.held), self._sharing.most)}
+        readers = {self._worker: ShareMember(generation.indices_of(self.held), self._sharing.most)}
         for name, member in members.items():
             serving = member.queues.get(self._settings.name)
             if (
@@ -130,9 +130,9 @@ class PartitionLeases:
                 and not serving.leaving
                 and not member.blocked
             ):
-                readers[name] = ShareMember(generation.places(serving.partitions), serving.most)
+                readers[name] = ShareMember(generation.indices_of(serving.partitions), serving.most)
         share = assign_partitions(generation.partitions, readers)[self._worker]
-        return [generation.numbers[place] for place in share]
+        return [generation.numbers[index] for index in share]
 
     async def _take(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
         """The partitions that this worker has, and as many free ones as it may take."""

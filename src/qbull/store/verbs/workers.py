@@ -80,7 +80,7 @@ def worker_declarations(
             worker=id,
             pod=member.pod or id,
             sharing=serving.sharing,
-            partitions=generation.places(serving.partitions),
+            partitions=generation.indices_of(serving.partitions),
             most=serving.most,
             instance=serving.instance,
             instances=serving.instances,
