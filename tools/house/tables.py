@@ -85,10 +85,12 @@ RETIRED_WORDS = {
 # House words that the glossary must explain, above all those of worker/ and store/. A module that is named
 # with a new house word brings an entry here and one in the glossary.
 GLOSSARY_WORDS = (
-    "app", "attempt", "audit log", "chunk", "confirm", "crash board", "dead letters", "delivery", "drain",
-    "durability", "fence", "flow", "flow dispatcher", "heartbeat", "inbox", "integrity check",
-    "isolation", "job", "key", "lane", "layout", "lease", "limiter", "live settings", "outage", "outbox",
-    "outcome", "partition", "prefetch buffer", "priority level", "promote", "queue", "queue runner",
-    "reclaim", "redaction", "redrive", "relay", "release", "repartition", "saboteur", "schedule",
-    "settle", "slot", "supervisor", "task", "train", "wakeup", "worker", "worker registry",
+    "actor", "app", "assignment", "attempt", "audit log", "brake", "chunk", "confirm", "control channel",
+    "crash board", "dead letters", "delivery", "drain", "durability", "fence", "flow", "flow dispatcher",
+    "generation", "grace period", "heartbeat", "inbox", "integrity check", "isolation", "job", "key", "lane",
+    "layout", "lease", "lifeline", "limiter", "live settings", "outage", "outbox", "outcome", "parked",
+    "partition", "place", "prefetch buffer", "priority level", "promote", "quarantine process", "queue",
+    "queue runner", "reclaim", "redaction", "redrive", "relay", "release", "repartition", "retire",
+    "saboteur", "schedule", "settle", "sharing", "slot", "start token", "supervisor", "suspect", "task",
+    "train", "verb", "wakeup", "wiring", "worker", "worker registry",
 )  # fmt: skip
