@@ -190,8 +190,8 @@ class Schedules:
         plan = (await self._look(location, [name])).plans.get(name)
         if plan is not None and plan.own is None and location.queue in await self._served():
             raise ConfigError(
-                f'schedule "{name}": the code of queue "{location.queue}" declares it and would bring it back; '
-                "pause it, or remove it from the code"
+                f'schedule "{name}": the code of queue "{location.queue}" declares it and would bring it '
+                "back; pause it, or remove it from the code"
             )
         await self._stored.remove(name)
 
