@@ -277,24 +277,24 @@ class App:
         from qbull.postgres.maintenance import DatabaseMaintenance
         from qbull.worker.outage import Outage
 
-        away = Outage("PostgreSQL")
+        outage = Outage("PostgreSQL")
         return [
-            self.relay(away).run,
-            DatabaseMaintenance(self.database, self.prefix, self._make_store, away).run,
+            self.relay(outage).run,
+            DatabaseMaintenance(self.database, self.prefix, self._make_store, outage).run,
         ]
 
-    def relay(self, away: Outage | None = None) -> Relay:
+    def relay(self, outage: Outage | None = None) -> Relay:
         """The relay that ships the outbox of this app: `await app.relay().run()` runs until it is cancelled.
 
         Args:
-            away: shared by all users of the database, so that an outage is logged once.
+            outage: shared by all users of the database, so that an outage is logged once.
         """
         from qbull.postgres.relay import Relay
         from qbull.produce.shipping import OutboxShipping
 
         if self.database is None:
             raise ConfigError("no database is configured; set QBULL_DATABASE_URL, or App(database=…)")
-        return Relay(self.database, self.prefix, OutboxShipping(self), away)
+        return Relay(self.database, self.prefix, OutboxShipping(self), outage)
 
     def _make_store(self) -> Store:
         """A new connection to the app's server, for services with their own event loop."""

@@ -97,14 +97,14 @@ class Relay:
         database: the URL of the database.
         app: the prefix of the app.
         ship: puts rows into the queues of the app.
-        away: the outage of the database, shared by all its users in this process.
+        outage: the outage of the database, shared by all its users in this process.
     """
 
-    def __init__(self, database: str, app: str, ship: ShipRows, away: Outage | None = None) -> None:
+    def __init__(self, database: str, app: str, ship: ShipRows, outage: Outage | None = None) -> None:
         self._database = database
         self._app = app
         self._ship = ship
-        self._away = away or Outage("PostgreSQL")
+        self._database_outage = outage or Outage("PostgreSQL")
         self._outage = Outage()
         self._resting: dict[str, float] = {}
         self._migrated = True
@@ -114,11 +114,11 @@ class Relay:
         while True:
             try:
                 async with connected(self._database, "qbull relay", autocommit=True) as connection:
-                    self._away.recovered(self)
+                    self._database_outage.recovered(self)
                     if await self._is_migrated(connection):
                         await self._serve(connection)
             except (DatabaseAway, DatabaseRefused) as error:
-                self._away.failed(error, self)
+                self._database_outage.failed(error, self)
             await asyncio.sleep(QUEUE_BACKOFF_SECONDS if self._migrated else UNMIGRATED_POLL_SECONDS)
 
     async def _is_migrated(self, connection: AsyncConnection) -> bool:
