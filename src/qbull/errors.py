@@ -126,6 +126,11 @@ class NotFound(QbullError):
     """No such queue, task or job."""
 
 
+def job_not_found(queue: str, id: str) -> NotFound:
+    """The error for an id that a queue does not have."""
+    return NotFound(f'queue "{queue}": no job {id}; it never existed, or its retention has ended')
+
+
 class Conflict(QbullError):
     """The state of the job does not allow this.
 

@@ -23,6 +23,7 @@ from qbull.errors import (
     NotFound,
     QbullError,
     ResultTimeout,
+    job_not_found,
 )
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.partition import JobToRetry, Partition
@@ -291,9 +292,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         return Conflict(f'queue "{self.queue}": job {self.id} {fact}', state=word)
 
     def _unknown(self) -> NotFound:
-        return NotFound(
-            f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
-        )
+        return job_not_found(self.queue, self.id)
 
     async def _find(self) -> StoredJob | None:
         found = await self._queue.app._client().find(self._queue.settings, self.id)

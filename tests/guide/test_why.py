@@ -292,4 +292,4 @@ async def test_an_unknown_job_has_no_reasons(app: qbull.App) -> None:
     answer = await app.job("email", "nobody").why()
 
     assert (answer.state, answer.reasons) == (None, ())
-    assert str(answer) == 'queue "email": no job nobody; it never was there, or is not kept any more'
+    assert str(answer) == 'queue "email": no job nobody; it never existed, or its retention has ended'

@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.api.jobs import unknown
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.job_info import JobInfo
-from qbull.errors import NotFound
+from qbull.errors import NotFound, job_not_found
 from qbull.store.verbs import flow_messages
 from qbull.views import flows as views
 from qbull.views.flows import FlowJobState
@@ -65,7 +64,7 @@ async def job_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowView:
     id = queue.job(call.path["id"]).id
     walked = await walk_flow(call.context, (queue.name, id), MAX_FLOW_JOBS)
     if walked is None:
-        raise unknown(queue.name, id)
+        raise job_not_found(queue.name, id)
     if not walked.flow:
         return views.FlowView(timestamp=now(), flow=None, steps=[], more=False)
     return views.FlowView(

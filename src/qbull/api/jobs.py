@@ -14,7 +14,7 @@ from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.options import Options, options_from
-from qbull.errors import NotFound
+from qbull.errors import job_not_found
 from qbull.job import Job
 from qbull.produce import by_name
 from qbull.store.read import why
@@ -94,7 +94,7 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> views.WhyView:
     client = call.context.app._client()
     there = await client.find(queue.settings, queue.job(id).id)
     if there is None:
-        raise unknown(queue.name, id)
+        raise job_not_found(queue.name, id)
     partition, found = there
     answer = await why.explain_job(client.store, queue.settings, partition, found)
     info = found.info(queue.name, queue._attempts_of(found.body().task))
@@ -169,12 +169,8 @@ async def info_of(call: ApiCall[Any, Any]) -> JobInfo:
     queue = await call.context.queue(call.path["queue"])
     info = await queue.job(call.path["id"]).info()
     if info is None:
-        raise unknown(queue.name, call.path["id"])
+        raise job_not_found(queue.name, call.path["id"])
     return info
-
-
-def unknown(queue: str, id: str) -> NotFound:
-    return NotFound(f'queue "{queue}": no job {id}; it never was there, or is not kept any more')
 
 
 def job_view(call: ApiCall[Any, Any], info: JobInfo) -> JobInfo:

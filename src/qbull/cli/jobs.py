@@ -16,7 +16,7 @@ from qbull.core.job_filter import JobFilterArguments
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.record import STATES, State
 from qbull.core.why import Why
-from qbull.errors import NotFound
+from qbull.errors import NotFound, job_not_found
 from qbull.observe.log import one_line
 from qbull.queue import Queue
 from qbull.store.verbs.progress import LogLine
@@ -137,7 +137,7 @@ def job(target: Target, words: tuple[str, ...], logs: bool, as_json: bool) -> No
             return
         info = await queue.job(id).info()
         if info is None:
-            raise NotFound(f'queue "{queue_name}": no job {id}; it never existed, or its retention has ended')
+            raise job_not_found(queue_name, id)
         if as_json:
             print_json(to_plain(info))
         else:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from qbull.core.flow import Dependency
 from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime
+from qbull.errors import job_not_found
 
 ReasonCode: TypeAlias = Literal[
     "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task", "due",
@@ -59,7 +60,7 @@ class Why:
 
     def __str__(self) -> str:
         if self.state is None:
-            return f'queue "{self.queue}": no job {self.id}; it never was there, or is not kept any more'
+            return str(job_not_found(self.queue, self.id))
         return "; ".join(reason.text for reason in self.reasons)
 
 

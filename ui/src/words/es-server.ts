@@ -6,7 +6,7 @@ export const sentences: Sentence[] = [
   [/^the password is wrong$/, "la contraseña es incorrecta"],
   [/^the token is (?:wrong|unknown|not known).*$/, "el token no es válido"],
   [/^too many wrong passwords; try again in (\d+) s$/, "demasiadas contraseñas incorrectas; probá de nuevo en $1 s"],
-  [/^queue "([^"]*)": no job (.+); it never was there, or is not kept any more$/, "cola «$1»: no hay un trabajo $2; nunca estuvo, o ya no se guarda"],
+  [/^queue "([^"]*)": no job (.+); it never existed, or its retention has ended$/, "cola «$1»: no hay un trabajo $2; nunca existió, o ya no se guarda"],
   [/^queue "([^"]*)": not on this server.*$/, "cola «$1»: no está en este servidor"],
   [/^queue "([^"]*)": job (.+) is (\w+).*$/, "cola «$1»: el trabajo $2 está en estado $3, y así no se puede"],
   [/^queue "([^"]*)" is ordered by key; give the key.*$/, "la cola «$1» va en orden por clave: indicá la clave"],

@@ -13,7 +13,7 @@ from qbull.app import App
 from qbull.compat.refusal import refuse_attribute
 from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
 from qbull.core.job_info import JobInfo
-from qbull.errors import NotFound
+from qbull.errors import NotFound, job_not_found
 from qbull.job import Job as Handle
 from qbull.queue import Queue
 from qbull.worker.current import current_job
@@ -161,7 +161,7 @@ class Job:
     def _info(self) -> JobInfo:
         info = self._read()
         if info is None:
-            raise NotFound(f'queue "{self.origin}": no job {self.id}; its retention has ended')
+            raise job_not_found(self.origin, self.id)
         return info
 
     def _read(self) -> JobInfo | None:
