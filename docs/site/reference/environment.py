@@ -56,7 +56,7 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "Alerts": [
         ("SLACK_WEBHOOK_URL", "", "an incoming webhook of Slack: [alerts](../guides/alerts.md)"),
-        ("QBULL_ALERT_URLS", "", "other places, separated by commas"),
+        ("QBULL_ALERT_URLS", "", "other destinations, separated by commas"),
         ("QBULL_ALERT_SECRET", "", "signs what goes to webhooks"),
         ("QBULL_ALERT_ALLOW", "", "internal hosts or networks that may be posted to, and hosts without TLS"),
         ("QBULL_PUBLIC_URL", "", "where `qbull serve` is for people: messages link there"),
