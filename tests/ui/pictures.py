@@ -1,6 +1,6 @@
 """Take the pictures of docs/images from a running server: `python tests/ui/pictures.py http://127.0.0.1:3050 PASSWORD [FOLDER]`.
 
-Each view in light and dark at 1,440 pixels, some as a phone shows them. The server is that of tests/ui/scene/run.py. Before, somebody does what
+Each view in light and dark at 1,440 pixels, some as a phone shows them. The server is that of tests/ui/pictured_shop/run.py. Before, somebody does what
 people do, so that there is something in the audit. pngquant makes the pictures small, where it is installed.
 """
 

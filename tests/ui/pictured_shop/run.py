@@ -1,6 +1,6 @@
-"""The scene of the pictures in docs/images: a real Valkey, two real workers and a real server, and people who buy things for so many minutes.
+"""The shop in the pictures of docs/images: a real Valkey, two real workers and a real server, and people who buy things for some minutes.
 
-`python tests/ui/scene/run.py --minutes 60` begins one in DIR (--dir) and then takes the pictures. What the charts show has happened: nothing is
+`python tests/ui/pictured_shop/run.py --minutes 60` starts one in DIR (--dir) and then takes the pictures. What the charts show has happened: nothing is
 written into the counters. `--keep` leaves it running until Ctrl-C.
 """
 
