@@ -197,7 +197,7 @@ class Store(Retriable):
     # Verbs that work on several partitions at a time.
 
     async def streams(self, partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
-        """The ready streams of these partitions by name, the most urgent band first."""
+        """The ready streams of these partitions by name, the most urgent level first."""
         found = [
             ReadyStream(ready_stream(partition.base, level), partition, level, level.encode())
             for partition in partitions

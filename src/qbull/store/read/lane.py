@@ -54,7 +54,7 @@ async def lane_status(partition: Partition, lane: bytes, limit: int, id: str = "
 
 
 async def count_ahead(partition: Partition, position: bytes, limit: int) -> int:
-    """The number of deliveries before a ready one, at `<band><entry>`.
+    """The number of deliveries before a ready one, at `<level><entry>`.
 
     `limit` + 1 means more than `limit`.
     """
