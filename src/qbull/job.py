@@ -209,9 +209,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         Args:
             reason: the error of the cancelled job.
         """
-        said = (
-            reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
-        )  # A lone surrogate, which UTF-8 cannot encode.
+        # UTF-8 cannot encode a lone surrogate.
+        said = reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
         ending = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
 
         async def cancel(partition: Partition) -> str:

@@ -33,8 +33,8 @@ class Batcher(Generic[T, A]):
         self._max_size = max_size
         self._waiting: list[tuple[T, asyncio.Future[A]]] = []
         self._batches = 0
-        self._items_in_flight = 0  # items in flight
-        self._usual_outstanding = 0.0  # items that were outstanding at a time, recently
+        self._items_in_flight = 0
+        self._usual_outstanding = 0.0  # the recent peak of outstanding items
         self._split_at = math.inf  # with that many, a second batch in flight is worthwhile
         self._tasks: set[asyncio.Task[None]] = set()
 
