@@ -78,9 +78,8 @@ class Cron:
         """By local time: each matching local time ticks once."""
         for local in self._matches(_LOCAL_EPOCH + timedelta(seconds=second + self._offset(second))):
             instant = self._instant(local)
-            if (
-                instant > second
-            ):  # In a repeated hour the local time goes back, and only the first pass counts.
+            # In a repeated hour the local time goes back, and only the first pass counts.
+            if instant > second:
                 return instant
         return None
 
@@ -106,9 +105,8 @@ class Cron:
         instant = int(aware.timestamp())
         if instant + self._offset(instant) == _seconds(local):
             return instant
-        before = int(
-            aware.replace(fold=1).timestamp()
-        )  # By the offset after the change: an instant before it.
+        # By the offset after the change, this is an instant before the change.
+        before = int(aware.replace(fold=1).timestamp())
         leap = self._change(before, instant, self._offset(before))
         return instant if leap is None else leap
 
@@ -179,11 +177,8 @@ def zone_of(name: str) -> ZoneInfo:
     """The zone with this name. Raises ValueError if there is no such zone."""
     try:
         return ZoneInfo(name)
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-    ):  # ZoneInfoNotFoundError, a directory, a path that leads elsewhere
+    except (OSError, ValueError, LookupError):
+        # ZoneInfoNotFoundError, a directory, or a path that leads elsewhere.
         raise ValueError(
             f'tz="{name}": there is no such time zone; use an IANA name such as "Europe/Berlin"'
         ) from None

@@ -162,9 +162,8 @@ def _apply_counter(
 ) -> None:
     problem, name = reading.problem, reading.problem.name
     before = totals.get(name, reading.first)
-    rise = (
-        reading.value - before if before <= reading.value else reading.value
-    )  # A lower total: the server has lost its data.
+    # If the total is lower than before, the server has lost its data.
+    rise = reading.value - before if before <= reading.value else reading.value
     there = known.get(name)
     if rise > 0 and there is None and len(known) >= MAX_OPEN_PROBLEMS:
         return

@@ -22,10 +22,8 @@ def preload() -> str:
 
 
 def _packaged_allocator() -> str:
-    wanted = (
-        "libtbbmalloc.so.2",
-        "libtbbmalloc_proxy.so.2",
-    )  # The second needs the first, but does not name its path.
+    # The second needs the first, but does not name its path.
+    wanted = ("libtbbmalloc.so.2", "libtbbmalloc_proxy.so.2")
     try:
         files = importlib.metadata.files(ALLOCATOR_PACKAGE) or ()
     except importlib.metadata.PackageNotFoundError:

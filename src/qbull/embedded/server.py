@@ -212,9 +212,8 @@ class EmbeddedServer:
         """Claim the server from the watchdog that runs, if one does."""
         try:
             sockets = _socket_directory(self.directory, (self.directory / _LOCK_FILE).read_text())
-            self.password = (
-                (self.directory / _PASSWORD_FILE).read_text().strip()
-            )  # Empty while it is being made.
+            # The file is empty while the password is being made.
+            self.password = (self.directory / _PASSWORD_FILE).read_text().strip()
             self._connect(sockets)
             return bool(self.password) and self._is_claimed()
         except OSError:

@@ -64,10 +64,8 @@ def pack_worker(member: RegisteredWorker) -> bytes:
 def unpack_worker(packed: bytes) -> RegisteredWorker:
     try:
         return msgspec.json.decode(packed, type=RegisteredWorker)
-    except (
-        msgspec.MsgspecError,
-        UnicodeDecodeError,
-    ):  # another version wrote it, or it has only sent heartbeats so far
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # Another version wrote it, or the worker has only sent heartbeats so far.
         return RegisteredWorker()
 
 
