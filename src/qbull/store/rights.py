@@ -6,6 +6,7 @@ outside scripts are listed here. docs/guides/security.md shows the lines, and it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -300,11 +301,13 @@ def _commands(role: AclRole, place: AclScope) -> set[str]:
 
 
 _LUA_FUNCTION_PATTERN = re.compile(r"local function (\w+)\(")
+_LUA_WORD_PATTERN = re.compile(r"\w+")
 _LUA_CALL_PATTERN = re.compile(r"(?:redis\.p?call|in_chunks)\('([A-Z_]+)'(?:, '([A-Z]+)')?")
 _CONTAINER_COMMANDS = ("XGROUP", "XINFO")
 
 
-def commands_of(verb: str) -> set[str]:
+@functools.cache
+def commands_of(verb: str) -> frozenset[str]:
     """The commands that a script can reach: those outside functions, and those in functions that it calls."""
     functions, main = _split_functions(re.sub(r"--.*", "", script(verb).source))
     calls, reached, waiting = set[str](), set[str](), [main]
@@ -312,11 +315,10 @@ def commands_of(verb: str) -> set[str]:
         text = waiting.pop()
         for command, sub in _LUA_CALL_PATTERN.findall(text):
             calls.add(f"{command}|{sub}".lower() if command in _CONTAINER_COMMANDS else command.lower())
-        for name in functions.keys() - reached:
-            if re.search(rf"\b{name}\b", text):
-                reached.add(name)
-                waiting.append(functions[name])
-    return calls
+        called = functions.keys() & set(_LUA_WORD_PATTERN.findall(text)) - reached
+        reached |= called
+        waiting += [functions[name] for name in called]
+    return frozenset(calls)
 
 
 def _split_functions(source: str) -> tuple[dict[str, str], str]:
