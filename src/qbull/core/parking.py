@@ -15,7 +15,7 @@ PARKED_DUE_MS = NEVER_DUE_MS + 1
 """The due time of parked jobs among the delayed ones. No other job has it."""
 UNPARKED_LEVEL = "b"
 """The ready stream through which parked jobs are delivered. Workers do not read it otherwise."""
-MISFIT_GRACE_SECONDS = 10.0
+MISFIT_GRACE_SECONDS = 30.0
 """Seconds for which a job waits for code that fits its arguments, if no live worker has such code. A worker
 with the new code may be about to start. Then the job fails."""
 
