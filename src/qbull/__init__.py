@@ -10,6 +10,7 @@ from qbull.codecs.sign import Signed
 from qbull.config import Keep, Lane
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
+from qbull.core.durable import RecordedStep
 from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
@@ -24,6 +25,7 @@ from qbull.errors import (
     DeclarationError,
     EmbeddedError,
     Fail,
+    HistoryMismatch,
     JobCancelled,
     JobFailed,
     NotConfirmed,
@@ -35,6 +37,7 @@ from qbull.errors import (
     ServerAway,
     ServerError,
     ServerRefused,
+    StepFailed,
     TakenOver,
     TooLarge,
 )
@@ -80,6 +83,7 @@ __all__ = [
     "FileResults",
     "Flow",
     "Group",
+    "HistoryMismatch",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -96,6 +100,7 @@ __all__ = [
     "QbullError",
     "Queue",
     "Rate",
+    "RecordedStep",
     "Redriven",
     "Repartitioning",
     "ResultStore",
@@ -109,6 +114,7 @@ __all__ = [
     "Settled",
     "Signed",
     "Step",
+    "StepFailed",
     "TakenOver",
     "Task",
     "TooLarge",

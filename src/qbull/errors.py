@@ -17,6 +17,8 @@
     ├── NotFound             no such queue, task or job
     ├── Conflict             the state of the job does not allow this
     ├── TakenOver            raised inside a task: another worker has its job, so this run may have no effect
+    ├── StepFailed           raised inside a durable task: the error of a step cannot be stored as it is
+    ├── HistoryMismatch      a durable task asks for other steps than its history has
     ├── JobFailed            result() of a job that failed permanently
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() timed out; the job goes on
@@ -146,6 +148,23 @@ class Conflict(QbullError):
 
 class TakenOver(QbullError):
     """Raised inside a task: another worker has its job now, so this run may have no effect."""
+
+
+class StepFailed(QbullError):
+    """Raised inside a durable task: the step `step` failed with an error that cannot be stored as it is.
+
+    `error_type` is the name of the error's class, and `error` is its text.
+    """
+
+    def __init__(self, message: str, *, step: str = "", error: str = "", error_type: str = "") -> None:
+        super().__init__(message)
+        self.step = step
+        self.error = error
+        self.error_type = error_type
+
+
+class HistoryMismatch(QbullError):
+    """The code of a durable task does not fit the history of its job: it was changed meanwhile."""
 
 
 class JobFailed(QbullError):

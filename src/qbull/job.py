@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from qbull.core.codec import decode_untyped
+from qbull.core.durable import RecordedStep, show_record
 from qbull.core.ids import new_token
 from qbull.core.job_info import JobInfo
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
@@ -26,6 +27,7 @@ from qbull.errors import (
     job_not_found,
 )
 from qbull.store.read.inspect import StoredJob
+from qbull.store.verbs.history import read_records
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 
@@ -122,6 +124,18 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         if there is None:
             raise self._unknown()
         return await there[0].logs(self.id, last)
+
+    async def steps(self) -> list[RecordedStep]:
+        """The recorded steps of a durable job, in the order in which they ended."""
+        there = await self._queue.app._client().find(self._queue.settings, self.id)
+        if there is None:
+            raise self._unknown()
+        partition, found = there
+        task, shown = found.body().task, []
+        for record in await read_records(partition, self.id):
+            content = self._queue._open_step(self.id, task, record.number, record.content)
+            shown.append(show_record(record, content))
+        return shown
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the end of the job. Returns the result of its task, in the annotated type.

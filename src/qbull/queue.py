@@ -21,7 +21,7 @@ from qbull.core.record import STATES, Body, State
 from qbull.core.retry import Retry
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.task import TaskSpec
-from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError
+from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError, PayloadError
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.manage import live_settings, repartition, search
@@ -36,6 +36,7 @@ from qbull.store.verbs.live_settings import LiveSettingChange, LiveSettings, is_
 from qbull.store.verbs.partition import Partition
 from qbull.task import AsyncTask, DeclareChunk, DeclareTask, PlainTask, Task, TaskDeclaration, TaskSettings
 from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS
+from qbull.worker.durable_services import step_context
 
 if TYPE_CHECKING:
     from qbull.app import App
@@ -101,6 +102,7 @@ class Queue:
             timeout: seconds that one run may take, instead of that of the queue.
             unique: which one counts of several calls that ask for the same thing.
             expires: seconds within which a job must start; if it does not, it is cancelled.
+            durable: record steps, so that a job that runs again continues where it stopped.
             cpu: run the function in a process of its own.
             chunk: the function takes a list; one call of it runs up to this number of jobs.
             wait: seconds that a chunk waits for more jobs.
@@ -345,6 +347,13 @@ class Queue:
     def _open_payload(self, id: str, body: Body) -> bytes:
         """The arguments of a job. Raises PayloadError if this app cannot read them, or must not."""
         return self.app._codecs.open(payload_context(self.name, id, body), body.payload)
+
+    def _open_step(self, id: str, task: str, number: int, content: bytes) -> bytes:
+        """The content of a recorded step. It stays as it is if this app does not have the keys."""
+        try:
+            return self.app._codecs.open(step_context(self.name, id, task, number), content)
+        except PayloadError:
+            return content
 
     def _open_result(self, id: str, task: str, result: bytes) -> bytes:
         """The result of a job. Raises PayloadError if this app cannot read it, or must not."""

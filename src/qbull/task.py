@@ -219,6 +219,7 @@ class TaskSettings(TypedDict, total=False):
     timeout: float | None
     unique: Unique | None
     expires: float | None
+    durable: bool
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,7 @@ class TaskDeclaration:
     timeout: float | None = None
     unique: Unique | None = None
     expires: float | None = None
+    durable: bool = False
     cpu: bool = False
     chunk: int | None = None
     wait: float = DEFAULT_CHUNK_WAIT_SECONDS
@@ -268,6 +270,9 @@ class TaskDeclaration:
             raise DeclarationError(f'task "{name}": timeout={timeout}: must be more than 0 seconds, or None')
         if self.expires is not None:
             check_expires(self.expires, DeclarationError, f'task "{name}": ')
+        if self.durable and (self.cpu or self.chunk is not None):
+            other = "cpu" if self.cpu else "chunk"
+            raise DeclarationError(f'task "{name}": durable and {other}: give one of them')
         signature = Signature(name, function)
         spec = TaskSpec(
             name=name,
@@ -279,6 +284,7 @@ class TaskDeclaration:
             id=ArgumentTemplate("id", self.id, signature) if self.id is not None else None,
             key=ArgumentTemplate("key", self.key, signature) if self.key is not None else None,
             defaults=self._defaults(),
+            durable=self.durable,
         )
         if self.unique is not None:
             check_unique(queue, spec, self.unique, DeclarationError)

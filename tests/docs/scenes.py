@@ -244,6 +244,27 @@ async def flows(given: Given) -> Names:
     return {"media": media, "mail": mail, "charge": charge, "ship": ship, "refund": refund}
 
 
+@scene("docs/guides/durable_tasks.md")
+async def durable_tasks(given: Given) -> Names:
+    """A worker runs all tasks of the page as soon as it has them."""
+    running: list[object] = []
+
+    async def work(statement: str) -> Names:
+        if statement.startswith("handle") and not running:
+            names = given.names
+            given.module("page", OutOfStock=names["OutOfStock"])
+            running.append(await given.stack.enter_async_context(names["app"].worker()))
+            assert await (await names["collect"].enqueue(1)).result(timeout=20) == "payment-1"
+            assert await (await names["buy"].enqueue(1)).result(timeout=20) == "refunded"
+            assert await (await names["pack_all"].enqueue(["a"])).result(timeout=20) == ["box of a"]
+            assert await (await names["import_all"].enqueue()).result(timeout=20) is None
+            assert await (await names["invoice"].enqueue(1)).result(timeout=20) == "invoice 1"
+        return {}
+
+    given.each = work
+    return {}
+
+
 @scene("docs/guides/inside_a_task.md")
 async def inside_a_task(given: Given) -> Names:
     return {"chat": given.app.queue("chat")}

@@ -44,6 +44,20 @@ async def tasks_are_still_the_functions_they_were() -> None:
     render()  # type: ignore[call-arg]
 
 
+async def a_step_knows_the_type_of_its_result() -> None:
+    job = qbull.current_job()
+    assert_type(await job.step(verify, "u1", urgent=True), str)
+    assert_type(await job.step(notify, "u1"), None)
+    assert_type(await job.step(render, order_id=1), bytes)
+    assert_type(await job.options(timeout=3, name="check").step(verify, "u1"), str)
+    assert_type(job.step_sync(render, 1), bytes)
+    assert_type(await job.checkpoint(1), int)
+    assert_type(job.checkpoint_sync("a", name="position"), str)
+    await job.step(verify, 1)  # type: ignore[call-overload]
+    await job.step(verify)  # type: ignore[call-overload]
+    job.step_sync(render, "1")  # type: ignore[arg-type]
+
+
 async def a_job_knows_the_type_of_its_result() -> None:
     assert_type(await verify.enqueue("u1"), qbull.Job[str])
     assert_type(await verify.enqueue(user_id="u1", retries=1, urgent=True), qbull.Job[str])

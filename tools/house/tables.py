@@ -28,6 +28,8 @@ EXTENSION_POINTS = {
     "JobSource": "Celery and RQ, to be drained",
     "ShipRows": "the app that a relay ships rows into",
     "ProgressSink": "a running job's log: server or testing kit",
+    "DurableServices": "where the steps of a durable job are recorded: server or testing kit",
+    "StepRunner": "the steps of a running job, below the module that runs them",
     "SupportsCall": "a connection to one server: single, Sentinel, cluster",
 }
 

@@ -17,11 +17,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Settings": ("Retry", "Keep", "Lane", "Rate", "Unique", "Alert", "Alerts", "Access"),
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
-    "What is known": ("JobInfo", "LogLine", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
+    "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
     "Around jobs": ("Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
-        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "TakenOver", "JobFailed", "JobCancelled", "ResultTimeout",
+        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "TakenOver", "StepFailed", "HistoryMismatch", "JobFailed", "JobCancelled", "ResultTimeout",
     ),
 }  # fmt: skip
 MEMBERS: dict[str, tuple[str, ...]] = {

@@ -29,6 +29,7 @@ class TaskSpec:
         id: makes the id of a job from its arguments.
         key: makes the key of a job from its arguments.
         defaults: options for the calls that do not give them.
+        durable: whether its jobs record steps.
     """
 
     name: str
@@ -40,6 +41,7 @@ class TaskSpec:
     id: ArgumentTemplate | None = None
     key: ArgumentTemplate | None = None
     defaults: Options = DEFAULT_OPTIONS
+    durable: bool = False
 
     def refuse_main_module(self) -> None:
         """Refuse a `cpu=True` task of the running script: its processes import the module by name."""

@@ -87,6 +87,7 @@ _WORKER_ROLE = AclRole(
             "suspect_start",
             "take_over",
             "progress_write",
+            "history_write",
             "reports_add",
             "settle",
             "unpark",

@@ -30,6 +30,7 @@ from qbull.store.verbs.partition import NewJob
 from qbull.store.verbs.tick import scheduled_run
 from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.inline_client import InlineClient
+from qbull.testing.inline_steps import InlineSteps, end_durable_run
 from qbull.testing.memory_job import InlineJob, InlineProgress
 from qbull.testing.stand_in import StandIn, close_elsewhere
 from qbull.worker.chunk import ChunkCaller
@@ -147,7 +148,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         try:
             task, function = self._ready(kept)
             hooks = self.app.middleware
-            with self._current(kept) as job:
+            with self._current(kept, task) as job:
                 call = partial(hooks.acall, job, function)
                 if task.kind != "async":
                     call = partial(asyncio.to_thread, partial(hooks.call, job, function))
@@ -156,6 +157,8 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             pass
         except Exception as raised:
             error = raised
+        if kept.durable is not None:
+            error = await end_durable_run(kept.durable, error)
         self._settle(kept, result, error)
 
     def _run_sync(self, kept: InlineJob) -> None:
@@ -169,14 +172,16 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             return
         result, error = b"null", None
         try:
-            _, function = self._ready(kept)
-            with self._current(kept) as job:
+            task, function = self._ready(kept)
+            with self._current(kept, task) as job:
                 call = partial(self.app.middleware.call, job, function)
                 result = self._encoded(self.app.middleware.run_sync(job, call, None, _in_a_loop))
         except AlreadyDone:
             pass
         except Exception as raised:
             error = raised
+        if kept.durable is not None:
+            error = _in_a_loop(end_durable_run(kept.durable, error))
         self._settle(kept, result, error)
 
     def _task(self, kept: InlineJob) -> TaskSpec | None:
@@ -199,11 +204,13 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         return task, partial(function, *args, **kwargs)
 
     @contextmanager
-    def _current(self, kept: InlineJob) -> Iterator[CurrentJob]:
+    def _current(self, kept: InlineJob, task: TaskSpec) -> Iterator[CurrentJob]:
         """Make it the job that `current_job()` returns."""
         place = f"5{self.now_ms}-0".encode()
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
         job.progress_sink = InlineProgress(kept, self.now_ms)
+        if task.durable:
+            job.durable = kept.durable = InlineSteps(self.app, kept, _in_a_loop).run(job)
         token = running.set(job)
         try:
             yield current_job()

@@ -23,6 +23,7 @@ from qbull.middleware import Settled
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.progress import LogLine
 from qbull.worker.current import RunningJob
+from qbull.worker.step_calls import StepRunner
 
 INLINE_WORKER_ID = "inline"
 
@@ -39,6 +40,9 @@ class InlineJob:
         self.ending: Ending | None = None
         self.progress: float | None = None
         self.lines: list[LogLine] = []
+        self.steps: dict[int, bytes] = {}
+        """The records of its steps, if its task is durable."""
+        self.durable: StepRunner | None = None
 
     def wait(self, when: int | str, now_ms: int) -> None:
         """When the job may run: milliseconds from now, or "@" and a time.

@@ -30,6 +30,7 @@ from qbull.worker.current import RunningJob, running
 from qbull.worker.decode import CallArguments, CallDecoder, read_body
 from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
+from qbull.worker.history import HistoryKeeper
 from qbull.worker.hung import HungFunctions
 from qbull.worker.job_log import log_end, log_start
 from qbull.worker.limiter import Limiter
@@ -97,6 +98,7 @@ class AttemptRunner:
         self._task, self._arguments = decoder.task, decoder.arguments
         self._caller = TaskCaller(assignment)
         self._call = self._caller.within_hooks if assignment.middleware.around_run else self._caller.__call__
+        self._histories = HistoryKeeper(wiring, assignment, self._caller.in_thread)
         self._left_behind: list[RunningJob] = []
         """Jobs whose plain functions still run although nobody waits for them any more."""
         self.slots: list[Slot] = []
@@ -114,6 +116,7 @@ class AttemptRunner:
 
     async def close(self) -> None:
         self._deadlines.close()
+        self._histories.close()
         await self.hung.close()
         await self._caller.close()
 
@@ -157,6 +160,8 @@ class AttemptRunner:
             if self._left_behind and self._still_runs_here(job):
                 # Another worker may run it; here it would run twice at the same time.
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
+            if task.durable:
+                job.durable = await self._histories.open(delivered, job, slot)
             if record[2] & HAS_DEPENDENCIES_FLAG:
                 job.dependencies = await self._load_dependencies(job)
             crashes = crashes_of(record)
@@ -171,6 +176,8 @@ class AttemptRunner:
                 result = await self._attempt_alone(slot, delivered, job, task, (args, kwargs))
             if result is None:  # It was not started.
                 return True
+            if job.durable is not None:
+                job.durable.ended()
         except Interrupted:
             # The worker stops before the job has ended, and releases the delivery.
             if job is not None:
@@ -180,20 +187,39 @@ class AttemptRunner:
             error = await self.parked.park(delivered, mismatch)
             return error is None or self._outcomes.failed(delivered, job, task, error, started)
         except Exception as error:
-            if job is not None and job.has_output:
-                await self._hear_out(slot, job)
-            if job is not None and job.cancelled is not None:
-                return self._outcomes.cancelled(delivered, job, job.cancelled, started)
-            if job is not None and job.in_thread and isinstance(error, TimedOut):
-                fail = partial(self._outcomes.failed, delivered, job, task, error, started)
-                return await self._outlived(job, delivered, fail)
-            return self._outcomes.failed(delivered, job, task, error, started)
+            return await self._failed(slot, delivered, job, task, error, started)
+        finally:
+            if job is not None and job.durable is not None:
+                job.durable.close()
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:
             return self._outcomes.cancelled(delivered, job, job.cancelled, started)
         give_way = bool(delivery.lane) and time.perf_counter() - slot.since > self._max_train_seconds
         return self._outcomes.completed(delivered, job, result, started, give_way=give_way)
+
+    async def _failed(
+        self,
+        slot: Slot,
+        delivered: DeliveredJob,
+        job: RunningJob | None,
+        task: TaskSpec | None,
+        error: Exception,
+        started: float,
+    ) -> bool:
+        """Settle a job whose run has raised. Returns whether its delivery ends with it."""
+        if job is None:
+            return self._outcomes.failed(delivered, job, task, error, started)
+        if job.durable is not None:
+            error = await self._histories.failed(job.durable, slot, error)
+        if job.has_output:
+            await self._hear_out(slot, job)
+        if job.cancelled is not None:
+            return self._outcomes.cancelled(delivered, job, job.cancelled, started)
+        if job.in_thread and isinstance(error, TimedOut):
+            fail = partial(self._outcomes.failed, delivered, job, task, error, started)
+            return await self._outlived(job, delivered, fail)
+        return self._outcomes.failed(delivered, job, task, error, started)
 
     def _is_suspect(self, crashes: int) -> bool:
         """Whether a job with so many crashes may run beside others only in the quarantine process, or not

@@ -19,6 +19,7 @@ from qbull.core.ids import planned_ms_in
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
 from qbull.store.verbs.partition import Partition
+from qbull.worker.step_calls import DurableCalls, StepRunner, runner_of
 
 
 class ProgressSink(Protocol):
@@ -65,14 +66,16 @@ class RunningJob(msgspec.Struct, eq=False):
     """The outcomes of the jobs that it waited for in its flow."""
     trace_id: str = ""
     """The trace of this run, if the app has tracing on."""
+    durable: StepRunner | None = None
+    """Runs its steps, if its task is durable."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentJob:
-    """The running job, as its task sees it.
+class CurrentJob(DurableCalls):
+    """The running job, as its task sees it. Only the job of a durable task has steps and checkpoints.
 
     Args:
         id: the id of the job.
@@ -99,6 +102,10 @@ class CurrentJob:
     planned_at: datetime | None
     headers: Mapping[str, str]
     _running: RunningJob = field(repr=False, compare=False)
+
+    @property
+    def _steps(self) -> StepRunner:
+        return runner_of(self.task, self._running.durable)
 
     @property
     def cancelled(self) -> bool:

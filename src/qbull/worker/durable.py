@@ -1,0 +1,340 @@
+"""Durable runs: the steps of one run of a durable job.
+
+A step that has a record returns it. Any other step runs, and its outcome is on the server before the task
+goes on. The write is fenced: a worker that has lost its delivery records nothing, and the task gets a
+TakenOver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from qbull.core.codec import decode_result, encode_result
+from qbull.core.durable import (
+    CHECKPOINT_PREFIX,
+    MAX_HISTORY_BYTES,
+    MAX_STEPS,
+    History,
+    StepEnd,
+    StepKey,
+    StepRecord,
+    decode_error,
+    digest_arguments,
+    encode_error,
+    encode_record,
+    make_error,
+)
+from qbull.core.outcome import Undeliverable, describe
+from qbull.errors import ArgumentsError, Fail, PayloadError, QbullError, RetryAfter, TakenOver, TooLarge
+from qbull.worker.current import RunningJob
+from qbull.worker.durable_services import DurableServices
+from qbull.worker.replay import Replay
+from qbull.worker.step_calls import StepCall
+from qbull.worker.step_function import StepFunction, function_of
+
+A = TypeVar("A")
+
+_inside_step: ContextVar[bool] = ContextVar("qbull_inside_step", default=False)
+
+
+class DurableRun:
+    """The steps of one run. It is the `StepRunner` of its job.
+
+    Args:
+        job: the job.
+        history: its records.
+        services: the surroundings.
+    """
+
+    def __init__(self, job: RunningJob, history: History, services: DurableServices) -> None:
+        self._job = job
+        self._history = history
+        self._services = services
+        self._replay = Replay(job.body.task, history)
+        self._fatal: PayloadError | None = None
+        self._is_over = False
+        self._main = _current_task()
+        self._asks = 0
+        # For each asyncio task that has asked for steps, the number of its last ask.
+        self._last_ask: dict[object, int] = {}
+        # The errors that the task got: the exception, its record, who got it, and after how many asks.
+        self._raised: list[tuple[Exception, StepRecord, object, int]] = []
+
+    async def step(self, call: StepCall) -> Any:
+        """Run a step, or return its recorded result."""
+        function = function_of(call)
+        if not function.is_async:
+            _refuse_timeout(call, function)
+        name, asker = call.options.name or function.name, asyncio.current_task()
+        key, record = await self._begin(name, digest_arguments(call.args, call.kwargs), asker)
+        try:
+            if record is not None:
+                return self._outcome(record, function.decode, asker)
+            started, tries = time.time(), 0
+            inside = _inside_step.set(True)
+            try:
+                while True:
+                    tries += 1
+                    try:
+                        value = await self._try(call, function, name)
+                        break
+                    except Exception as error:
+                        if not _tries_again(error, call, tries):
+                            raise
+                    await asyncio.sleep(call.options.retry.wait_before(tries + 1))
+            except RetryAfter:
+                raise
+            except Exception as error:
+                await self._failed(key, error, started, tries, asker)
+            finally:
+                _inside_step.reset(inside)
+            return await self._completed(key, function, value, started, tries)
+        finally:
+            self._replay.returned()
+
+    def step_sync(self, call: StepCall) -> Any:
+        """Run a step of a plain task in the thread of the task."""
+        function = function_of(call)
+        if function.is_async:
+            raise ArgumentsError(
+                f"step_sync({function.name}): it is a coroutine function; make the task async and use step()"
+            )
+        _refuse_timeout(call, function)
+        name = call.options.name or function.name
+        wait_for = self._services.wait_for
+        key, record = wait_for(self._begin(name, digest_arguments(call.args, call.kwargs), None))
+        try:
+            if record is not None:
+                return self._outcome(record, function.decode, None)
+            started, tries = time.time(), 0
+            inside = _inside_step.set(True)
+            try:
+                while True:
+                    tries += 1
+                    try:
+                        value = call.function(*call.args, **call.kwargs)
+                        break
+                    except Exception as error:
+                        if not _tries_again(error, call, tries):
+                            raise
+                    time.sleep(call.options.retry.wait_before(tries + 1))
+            except RetryAfter:
+                raise
+            except Exception as error:
+                wait_for(self._failed(key, error, started, tries, None))
+            finally:
+                _inside_step.reset(inside)
+            return wait_for(self._completed(key, function, value, started, tries))
+        finally:
+            self._replay.returned()
+
+    async def checkpoint(self, name: str, value: Any) -> Any:
+        """The last value of a checkpoint, at its first call; then keep the value."""
+        name = CHECKPOINT_PREFIX + name
+        number = self._history.checkpoint(name)
+        if number is not None:
+            return await self._move_checkpoint(name, number, value)
+        key, record = await self._begin(name, b"", asyncio.current_task())
+        try:
+            if record is None:
+                record = await self._record(key, "c", self._encode_value(name, value), time.time(), 1)
+        finally:
+            self._replay.returned()
+        self._history.open_checkpoint(name, record.number)
+        return decode_result(self._content(record), type(value))
+
+    def checkpoint_sync(self, name: str, value: Any) -> Any:
+        return self._services.wait_for(self.checkpoint(name, value))
+
+    def ended(self) -> None:
+        """The task has returned. Raises if it did not ask for all of its history, or has exceeded it."""
+        if self._fatal is not None:
+            raise self._fatal
+        self._replay.check_complete()
+
+    def close(self) -> None:
+        """The run is over: nothing is recorded any more."""
+        self._is_over = True
+        self._replay.close()
+
+    async def failed(self, error: Exception) -> Exception:
+        """The task has raised. Returns the error with which the run ends.
+
+        A step whose error the task let through runs again in the next attempt. If the task has caught the
+        error and raised it after further steps, no attempt can end otherwise.
+        """
+        if self._fatal is not None:
+            return Undeliverable(str(self._fatal))
+        if self._replay.mismatch is not None:
+            return self._replay.mismatch
+        again = []
+        for leaf in _leaves(error):
+            for raised, record, asker, asks in self._raised:
+                if raised is not leaf:
+                    continue
+                if max(self._last_ask.get(asker, 0), self._last_ask.get(self._main, 0)) > asks:
+                    failure = Fail(describe(error))
+                    failure.__cause__ = error
+                    return failure
+                again.append(msgspec.structs.replace(record, end="a"))
+        if again:
+            await self._services.write([(one.number, encode_record(one)) for one in again], 1, 0)
+        return error
+
+    async def _begin(self, name: str, arguments: bytes, asker: object) -> tuple[StepKey, StepRecord | None]:
+        """Ask for a step, and wait until its record may be returned or the step may run.
+
+        `asker` is the asyncio task that asks, None for a plain task.
+        """
+        self._refuse_closed(name)
+        key, record = self._history.ask(name, arguments)
+        self._asks += 1
+        self._last_ask[asker] = self._asks
+        self._replay.asked()
+        try:
+            await self._replay.turn(name, record)
+            if record is None and self._history.last >= MAX_STEPS:
+                raise self._exceeded(f"{MAX_STEPS:,} steps")
+        except BaseException:
+            self._replay.returned()
+            raise
+        return key, record
+
+    def _refuse_closed(self, name: str) -> None:
+        if _inside_step.get():
+            raise QbullError(f'step "{name}": a step cannot have steps of its own; call the function instead')
+        if self._is_over:
+            raise QbullError(f'step "{name}": its job has ended; await all steps before the task returns')
+        if self._replay.mismatch is not None:
+            raise self._replay.mismatch
+        if self._services.is_interrupted():
+            raise asyncio.CancelledError
+
+    async def _try(self, call: StepCall, function: StepFunction, name: str) -> Any:
+        timeout = call.options.timeout
+        if not function.is_async:
+            return await self._services.run_plain(lambda: call.function(*call.args, **call.kwargs))
+        if timeout is None:
+            return await call.function(*call.args, **call.kwargs)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await call.function(*call.args, **call.kwargs)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f'step "{name}" ran longer than its timeout of {timeout:g} s') from error
+
+    async def _completed(
+        self, key: StepKey, function: StepFunction, value: Any, started: float, tries: int
+    ) -> Any:
+        try:
+            encoded, value = function.round_trip(value, MAX_HISTORY_BYTES)
+        except PayloadError as error:
+            self._fatal = PayloadError(f'step "{key.name}": {error}')
+            raise self._fatal from None
+        await self._record(key, "r", encoded, started, tries)
+        return value
+
+    async def _failed(
+        self, key: StepKey, error: Exception, started: float, tries: int, asker: object
+    ) -> NoReturn:
+        encoded, shown = encode_error(key.name, error)
+        record = await self._record(key, "e", encoded, started, tries)
+        self._raised.append((shown, record, asker, self._asks))
+        raise shown
+
+    async def _record(
+        self, key: StepKey, end: StepEnd, content: bytes, started: float, tries: int
+    ) -> StepRecord:
+        """Write a record, and wait until it may be returned."""
+        number = self._history.last + 1
+        self._history.last = number
+        content = self._services.protect(number, content)
+        duration_ms = round((time.time() - started) * 1000, 3)
+        record = StepRecord(number, *key, end, content, int(started * 1000), duration_ms, tries)
+        encoded = encode_record(record)
+        if self._history.size + len(encoded) > MAX_HISTORY_BYTES:
+            raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
+        await self._write([(number, encoded)], 1, 0)
+        self._history.put(record, len(encoded))
+        self._history.unplayed.append(record)
+        await self._replay.turn(key.name, record)
+        return record
+
+    async def _move_checkpoint(self, name: str, number: int, value: Any) -> Any:
+        self._refuse_closed(name)
+        if self._replay.outstanding:
+            raise QbullError(f"{name}: other steps of the job run at the same time; await them first")
+        await self._replay.turn(name, None)
+        encoded = self._encode_value(name, value)
+        before = self._history.records[number]
+        content = self._services.protect(number, encoded)
+        record = msgspec.structs.replace(before, content=content, attempts=before.attempts + 1)
+        stored = encode_record(record)
+        await self._write([(number, stored)], number + 1, self._history.last)
+        self._history.rewind(name)
+        self._history.put(record, len(stored))
+        return decode_result(encoded, type(value))
+
+    async def _write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> None:
+        if not await self._services.write(records, first, last):
+            raise TakenOver(
+                f'queue "{self._job.queue}": job {self._job.id.decode()} was given to another worker; '
+                "the steps of this run are no longer recorded"
+            )
+
+    def _outcome(self, record: StepRecord, decode: Callable[[bytes], Any], asker: object) -> Any:
+        """The recorded result. Raises the recorded error."""
+        content = self._content(record)
+        if record.end != "e":
+            return decode(content)
+        error = make_error(record.name, decode_error(content))
+        self._raised.append((error, record, asker, self._asks))
+        raise error
+
+    def _content(self, record: StepRecord) -> bytes:
+        return self._services.open(record.number, record.content)
+
+    def _encode_value(self, name: str, value: Any) -> bytes:
+        try:
+            return encode_result(value, MAX_HISTORY_BYTES)
+        except PayloadError as error:
+            raise PayloadError(f"{name}: {error}") from None
+
+    def _exceeded(self, bound: str) -> TooLarge:
+        self._fatal = error = TooLarge(
+            f'task "{self._job.body.task}": the history of a job has at most {bound}; '
+            "use checkpoint() in loops, and let steps return references to large data"
+        )
+        return error
+
+
+def _current_task() -> object:
+    return asyncio.current_task() if asyncio._get_running_loop() is not None else None
+
+
+def _tries_again(error: Exception, call: StepCall, tries: int) -> bool:
+    return not isinstance(error, Fail | RetryAfter) and tries < call.options.retry.attempts
+
+
+def _refuse_timeout(call: StepCall, function: StepFunction) -> None:
+    if call.options.timeout is not None:
+        raise ArgumentsError(
+            f'step "{call.options.name or function.name}": timeout is for coroutine functions, because '
+            "nothing can interrupt a plain one; give the function a timeout of its own"
+        )
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, or the exception itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error

@@ -1,0 +1,37 @@
+"""The surroundings of a durable run, as its steps need them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
+
+from qbull.codecs.context import ValueContext
+
+A = TypeVar("A")
+
+
+class DurableServices(Protocol):
+    """The surroundings of a durable run: a worker, or a test without one."""
+
+    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+        """Write records, and delete those from `first` to `last`. False if the job is another worker's."""
+
+    def protect(self, number: int, content: bytes) -> bytes:
+        """Apply the codecs of the app to the record with this number."""
+
+    def open(self, number: int, content: bytes) -> bytes:
+        """Undo the codecs of the app."""
+
+    def is_interrupted(self) -> bool:
+        """Whether the run was stopped for another reason than that somebody has cancelled the job."""
+
+    def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        """Run a plain function in a thread."""
+
+    def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
+        """Run a coroutine of this module for a plain task, from the thread of the task."""
+
+
+def step_context(queue: str, id: str, task: str, number: int) -> ValueContext:
+    """Binds a record to its job and number: the codecs refuse it anywhere else."""
+    return ValueContext("step", queue, task, id, b"%d" % number)

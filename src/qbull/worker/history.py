@@ -1,0 +1,155 @@
+"""Histories: reads the history of a durable job before it runs, and writes the records of its steps.
+
+Records leave in batches, one call at a time for each partition. While a call is in flight, the next batch
+gathers, with the records of all jobs of the partition. A write is repeated while the server is unavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, TypeVar
+
+from qbull.codecs.context import ValueContext
+from qbull.core.durable import History, read_history
+from qbull.core.outcome import Undeliverable
+from qbull.core.record import created_ms_of
+from qbull.core.wrapped_payload import is_wrapped
+from qbull.errors import TakenOver
+from qbull.store.batch import Batcher
+from qbull.store.delivery import DeliveredJob
+from qbull.store.verbs.history import MAX_HISTORY_WRITES, HistoryWrite, read_job_data, write_history
+from qbull.store.verbs.partition import Partition
+from qbull.worker.assignment import Assignment
+from qbull.worker.current import RunningJob
+from qbull.worker.durable import DurableRun
+from qbull.worker.durable_services import step_context
+from qbull.worker.slot import Slot
+from qbull.worker.step_calls import StepRunner
+from qbull.worker.wiring import WorkerWiring
+
+A = TypeVar("A")
+
+
+class HistoryKeeper:
+    """For one queue.
+
+    Args:
+        wiring: the services of the worker.
+        assignment: the queue, the codecs and the durability of the app.
+        run_plain: runs a plain function in a thread of the queue.
+    """
+
+    def __init__(
+        self,
+        wiring: WorkerWiring,
+        assignment: Assignment,
+        run_plain: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        durability = assignment.durability
+        self._confirmed = wiring.store.confirmed(durability) if durability is not None else None
+        self._outage = wiring.outage
+        self.codecs = assignment.codecs
+        self.run_plain = run_plain
+        self._batchers: dict[int, Batcher[HistoryWrite, bool]] = {}
+        self._blocked: set[Future[Any]] = set()
+
+    async def open(self, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> DurableRun:
+        """Prepare a run: read the history of the job, unless this is its first delivery."""
+        history = History()
+        # A job that is still in the entry of its enqueue has never run.
+        if created_ms_of(delivered.record) or delivered.delivery.lane:
+            partition, id = delivered.delivery.partition, delivered.id.decode()
+            read = partial(read_job_data, partition, id)
+            try:
+                history = read_history(await self._outage.retry_until_up(read))
+            except ValueError as error:
+                raise Undeliverable(str(error)) from None
+        return DurableRun(job, history, _JobServices(self, delivered, job, slot))
+
+    @staticmethod
+    async def failed(run: StepRunner, slot: Slot, error: Exception) -> Exception:
+        """The task has raised. Returns the error with which the run ends."""
+        try:
+            return await run.failed(error)
+        except asyncio.CancelledError:
+            if slot.take_interrupt() is None:
+                raise
+            # The next run gets the recorded error again, and decides then.
+            return error
+
+    async def write(self, partition: Partition, write: HistoryWrite) -> bool:
+        """Write records of a job. Returns False if the job belongs to another worker by now."""
+        batcher = self._batchers.get(partition.number)
+        if batcher is None:
+
+            async def send(writes: list[HistoryWrite]) -> list[bool]:
+                call = partial(write_history, partition, self._confirmed, writes)
+                return await self._outage.retry_until_up(call)
+
+            batcher = Batcher(send, MAX_HISTORY_WRITES, in_order=True)
+            self._batchers[partition.number] = batcher
+        return await batcher.add(write)
+
+    def wait_for(self, steps: Coroutine[Any, Any, A], loop: asyncio.AbstractEventLoop) -> A:
+        """Run a coroutine on the loop of the worker, from the thread of a plain task."""
+        if loop.is_closed():
+            steps.close()
+            raise TakenOver("the worker has stopped; the steps of this run are no longer recorded")
+        answer = asyncio.run_coroutine_threadsafe(steps, loop)
+        self._blocked.add(answer)
+        try:
+            return answer.result()
+        except CancelledError:
+            raise TakenOver("the run was stopped; its steps are no longer recorded") from None
+        finally:
+            self._blocked.discard(answer)
+
+    def close(self) -> None:
+        """Let the threads go that wait for a step."""
+        for answer in list(self._blocked):
+            answer.cancel()
+
+
+class _JobServices:
+    """The `DurableServices` of one run in a worker."""
+
+    __slots__ = ("_delivered", "_job", "_keeper", "_loop", "_slot")
+
+    def __init__(self, keeper: HistoryKeeper, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> None:
+        self._keeper = keeper
+        self._delivered = delivered
+        self._job = job
+        self._slot = slot
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+        delivered = self._delivered
+        write = HistoryWrite(delivered.id, delivered.position, records, first, last)
+        return await self._keeper.write(delivered.delivery.partition, write)
+
+    def protect(self, number: int, content: bytes) -> bytes:
+        codecs = self._keeper.codecs
+        return codecs.protect(self._context(number), content) if codecs.used else content
+
+    def open(self, number: int, content: bytes) -> bytes:
+        codecs = self._keeper.codecs
+        if not codecs.used and not is_wrapped(content):
+            return content
+        return codecs.open(self._context(number), content)
+
+    def _context(self, number: int) -> ValueContext:
+        job = self._job
+        return step_context(job.queue, job.id.decode("utf-8", "surrogateescape"), job.body.task, number)
+
+    def is_interrupted(self) -> bool:
+        job = self._job
+        return (job.stopped or self._slot.why is not None) and job.cancelled is None
+
+    def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        return self._keeper.run_plain(call)
+
+    def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
+        return self._keeper.wait_for(steps, self._loop)

@@ -1,0 +1,177 @@
+"""Step calls: the methods with which a durable task records its steps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+
+from qbull.core.retry import Retry
+from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError, QbullError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+MAX_STEP_NAME_CHARS = 200
+
+
+ONE_TRY = Retry(attempts=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOptions:
+    """The options of a step."""
+
+    name: str | None = None
+    retry: Retry = ONE_TRY
+    timeout: float | None = None
+
+
+DEFAULT_STEP_OPTIONS = StepOptions()
+
+
+class StepRunner(Protocol):
+    """Runs and records the steps of one run of a job: `DurableRun`."""
+
+    async def step(self, call: StepCall) -> Any: ...
+    def step_sync(self, call: StepCall) -> Any: ...
+    async def checkpoint(self, name: str, value: Any) -> Any: ...
+    def checkpoint_sync(self, name: str, value: Any) -> Any: ...
+    def ended(self) -> None: ...
+    async def failed(self, error: Exception) -> Exception: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepCall:
+    """One call of a step."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: StepOptions
+
+
+class StepCalls:
+    """The calls that record steps. The current job has them, and so has `job.options(…)`."""
+
+    __slots__ = ()
+
+    @property
+    def _step_options(self) -> StepOptions:
+        return DEFAULT_STEP_OPTIONS
+
+    @property
+    def _steps(self) -> StepRunner:
+        raise NotImplementedError
+
+    @overload
+    async def step(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def step(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function and record its result. When the job runs again, the recorded result is returned.
+
+        A plain function runs in a thread. If the function raises, its exception is recorded and raised here.
+
+        Args:
+            function: the function.
+            args: its arguments.
+            kwargs: its arguments, by name.
+        """
+        return await self._steps.step(StepCall(function, args, kwargs, self._step_options))
+
+    def step_sync(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """`step` for plain tasks: the function runs in the thread of the task.
+
+        Args:
+            function: a plain function.
+            args: its arguments.
+            kwargs: its arguments, by name.
+        """
+        _refuse_loop("step")
+        result: R = self._steps.step_sync(StepCall(function, args, kwargs, self._step_options))
+        return result
+
+
+class StepsWithOptions(StepCalls):
+    """Steps with options, as `job.options(…)` returns them."""
+
+    __slots__ = ("_chosen", "_runner")
+
+    def __init__(self, runner: StepRunner, options: StepOptions) -> None:
+        self._runner = runner
+        self._chosen = options
+
+    @property
+    def _step_options(self) -> StepOptions:
+        return self._chosen
+
+    @property
+    def _steps(self) -> StepRunner:
+        return self._runner
+
+
+class DurableCalls(StepCalls):
+    """The calls of a durable task that `current_job()` has."""
+
+    __slots__ = ()
+
+    def options(
+        self, *, name: str | None = None, retry: Retry | None = None, timeout: float | None = None
+    ) -> StepsWithOptions:
+        """Steps with options: `await job.options(timeout=10).step(charge, order)`.
+
+        Args:
+            name: the name of the step, instead of the name of the function.
+            retry: how often the function is tried before the step has failed; once by default.
+            timeout: seconds that one try may take; only for coroutine functions.
+        """
+        if name is not None and not (isinstance(name, str) and 0 < len(name) <= MAX_STEP_NAME_CHARS):
+            raise ArgumentsError(f"name={name!r}: give a text of 1 to {MAX_STEP_NAME_CHARS} characters")
+        if timeout is not None and not 0 < timeout <= MAX_DELAY_SECONDS:
+            raise ArgumentsError(f"timeout={timeout}: must be more than 0 seconds, or None")
+        return StepsWithOptions(self._steps, StepOptions(name, retry or ONE_TRY, timeout))
+
+    async def checkpoint(self, value: T, *, name: str = "") -> T:
+        """Keep a value for the next run, for example the position in a loop.
+
+        The first call in a run returns the last value that the job has kept, or `value` if there is none. All
+        further calls keep `value` and return it. They also delete the records of the steps since the first
+        call, so that a loop may have any number of steps.
+
+        Args:
+            value: the value.
+            name: which value, if a task keeps several.
+        """
+        kept: T = await self._steps.checkpoint(name, value)
+        return kept
+
+    def checkpoint_sync(self, value: T, *, name: str = "") -> T:
+        """`checkpoint` for plain tasks.
+
+        Args:
+            value: the value.
+            name: which value, if a task keeps several.
+        """
+        _refuse_loop("checkpoint")
+        kept: T = self._steps.checkpoint_sync(name, value)
+        return kept
+
+
+def runner_of(task: str, runner: StepRunner | None) -> StepRunner:
+    """The runner of a durable job. Raises DeclarationError for any other job."""
+    if runner is None:
+        raise DeclarationError(
+            f'task "{task}": it records no steps, because it is not durable; declare it with durable=True'
+        )
+    return runner
+
+
+def _refuse_loop(name: str) -> None:
+    if asyncio._get_running_loop() is not None:
+        raise QbullError(f"{name}_sync() would block the running event loop; await {name}() instead")

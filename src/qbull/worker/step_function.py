@@ -1,0 +1,66 @@
+"""Step functions: what a durable run has to know of a function that it calls as a step."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import msgspec
+
+from qbull.core.codec import decode_result, encode_result
+from qbull.errors import ArgumentsError
+from qbull.worker.step_calls import StepCall
+
+_PLAIN_RESULTS = (type(None), bool, int, str, float)
+"""Types whose values come back from JSON as they are."""
+
+
+class StepFunction(msgspec.Struct, frozen=True):
+    """The name of a function, whether it is a coroutine function, and the type of its result."""
+
+    name: str
+    is_async: bool
+    result_type: Any
+
+    def round_trip(self, value: Any, limit: int) -> tuple[bytes, Any]:
+        """The result as it is recorded, and as the task gets it: the same as in every replay."""
+        encoded = encode_result(value, limit)
+        if type(value) in _PLAIN_RESULTS and self.result_type in (Any, type(value)):
+            return encoded, value
+        return encoded, decode_result(encoded, self.result_type)
+
+    def decode(self, encoded: bytes) -> Any:
+        return decode_result(encoded, self.result_type)
+
+
+def function_of(call: StepCall) -> StepFunction:
+    """The function of a step. Refuses one that cannot be a step."""
+    function = call.function
+    if not callable(function):
+        raise ArgumentsError(
+            f"step({function!r}): give the function and its arguments, step(charge, order), not its result"
+        )
+    try:
+        known = _describe(getattr(function, "__func__", function))
+    except TypeError:  # it has no hash
+        known = _describe.__wrapped__(function)
+    if call.options.name is None and not known.name.isidentifier():
+        raise ArgumentsError(f"step({function!r}): it has no name of its own; give one: options(name=…)")
+    return known
+
+
+@lru_cache(maxsize=1024)
+def _describe(function: Callable[..., Any]) -> StepFunction:
+    while isinstance(function, partial):
+        function = function.func
+    plain = inspect.unwrap(function)
+    try:
+        result_type = typing.get_type_hints(plain, include_extras=True).get("return", Any)
+    except Exception:  # whatever evaluating an annotation raises
+        result_type = Any
+    method = getattr(type(function), "__call__", None)  # noqa: B004 - of an object that is called
+    is_async = any(map(inspect.iscoroutinefunction, (function, plain, method)))
+    return StepFunction(str(getattr(function, "__name__", "")), is_async, result_type)
