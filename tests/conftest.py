@@ -50,8 +50,13 @@ FIRST = (
     "drain",
     "docs",
     "postgres",
+    "api",
+    "store",
+    "house",
+    "tests",
+    "guide",
 )
-"""The directories with long tests. They run first: all workers but one would wait for a long test that starts last."""
+"""The directories with long tests, the longest first: all workers but one would wait for a long test that starts last."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
