@@ -75,8 +75,21 @@ def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path) -> None:
     shell = Shell("redis://localhost", tmp_path)
 
     for role in ROLES:
-        assert LINES[role] == shell.ok("acl", role, "--prefix", "qbull").strip()
+        line = shell.ok("acl", role, "--prefix", "qbull", "--server-version", "8.0")
+        assert LINES[role] == line.strip()
     assert list(LINES) == ROLES
+
+
+def test_the_command_asks_the_server_for_its_version(node: Node, tmp_path: Path) -> None:
+    here = Shell(f"redis://:{PASSWORD}@{node.place}", tmp_path)
+    nowhere = Shell("redis://127.0.0.1:1", tmp_path)
+
+    assert here.ok("acl", "producer", "--prefix", "qbull").strip() == LINES["producer"]
+    line = nowhere.ok("acl", "producer", "--prefix", "qbull")
+    assert "client|setinfo" not in line, "the line for Redis 7.0, which every newer server accepts too"
+    assert (
+        line.strip() == nowhere.ok("acl", "producer", "--prefix", "qbull", "--server-version", "7.0").strip()
+    )
 
 
 async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
@@ -287,6 +300,8 @@ async def test_a_user_may_be_kept_to_some_queues(node: Node, tmp_path: Path) -> 
         "orders",
         "--prefix",
         "qbull",
+        "--server-version",
+        "8.0",
     )
     node.tell(*line.replace("PASSWORD", "word").split())
     async with app_of(node, "web") as app:

@@ -49,7 +49,7 @@ def _by_kind(rights: list[str]) -> Iterator[str]:
 
 def _rights(root: click.Group, *arguments: str) -> list[str]:
     """The rights that `qbull acl` prints for a role."""
-    answer = CliRunner().invoke(root, ["acl", *arguments], catch_exceptions=False)
+    answer = CliRunner().invoke(root, ["acl", *arguments, "--server-version", "8.0"], catch_exceptions=False)
     return answer.stdout.split()[3:]
 
 

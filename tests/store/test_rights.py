@@ -21,6 +21,7 @@ from qbull.core.schedule_rule import ScheduleRule
 from qbull.errors import ConfigError, ServerRefused
 from qbull.store import rights
 from qbull.store.completions import ResultListener
+from qbull.store.connection.requirements import MIN_SERVER_VERSION, version_in
 from qbull.store.connection.scripts import script
 from qbull.store.connection.server import open_server
 from qbull.store.read import inspect, pages
@@ -115,6 +116,36 @@ def test_only_what_a_script_can_come_to_is_counted() -> None:
     assert "time" not in commands_of("find")
     assert {"lpop", "xack", "xreadgroup"}.isdisjoint(commands_of("enqueue"))
     assert {"xadd", "hset", "rpush", "zadd", "publish"} <= commands_of("enqueue")
+
+
+def test_the_oldest_server_knows_every_command_of_its_lines(node: Node) -> None:
+    """A server refuses a whole line for one command that it does not know. Here, a server tells their ages."""
+    commands: set[str] = set()
+    for role in ACL_ROLES:
+        for durability in (None, *DURABILITIES):
+            place = AclScope("test", topology="cluster", database=1, durability=durability)
+            commands |= set(re.findall(r"\+(\S+)", acl([role], place, role)))
+    found = {}
+    for command in sorted(commands):
+        [_, facts] = node.tell("COMMAND DOCS", command)
+        facts = dict(zip(facts[::2], facts[1::2], strict=True))
+        found[command] = version_in(facts[b"since"].decode())
+
+    newer = {command: since for command, since in found.items() if since > MIN_SERVER_VERSION}
+    assert newer == rights.COMMAND_VERSIONS
+
+
+@pytest.mark.parametrize("version", [(7, 0), (7, 2), (8, 0), None])
+def test_lines_name_no_command_that_the_server_does_not_know(
+    version: tuple[int, int] | None, node: Node
+) -> None:
+    for role in ACL_ROLES:
+        line = acl([role], AclScope("test", version=version), "somebody")
+        assert node.tell(*line.split()) == b"OK"
+        assert ("client|setinfo" in line) == (version != (7, 0))
+    with pytest.raises(ConfigError, match="needs WAITAOF, which servers before"):
+        acl(["producer"], AclScope("test", durability="strict", version=(7, 0)), "somebody")
+    node.tell("ACL", "DELUSER", "somebody")
 
 
 # Each role, as it works. What is taken away from it must be missed.
@@ -358,7 +389,7 @@ async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(t
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
         for node in trio.sentinels:
-            node.tell(*acl_at_sentinels("web").replace(rights.PASSWORD_PLACEHOLDER, "other").split())
+            node.tell(*acl_at_sentinels("web", place).replace(rights.PASSWORD_PLACEHOLDER, "other").split())
         url = (
             trio.url.replace(f":{PASSWORD}@", "web:word@") + "?sentinel_username=web&sentinel_password=other"
         )

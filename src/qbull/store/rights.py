@@ -223,6 +223,13 @@ class AclScope:
     topology: Topology = "one"
     database: int = 0
     durability: Durability | None = None
+    version: tuple[int, int] | None = None
+    """The version of the server, which refuses a line with a command that it does not know; None for any
+    server of today."""
+
+
+COMMAND_VERSIONS: dict[str, tuple[int, int]] = {"client|setinfo": (7, 2), "waitaof": (7, 2)}
+"""Commands that are newer than the oldest supported server."""
 
 
 def acl(roles: Iterable[str], place: AclScope, user: str) -> str:
@@ -238,9 +245,10 @@ def acl(roles: Iterable[str], place: AclScope, user: str) -> str:
     )
 
 
-def acl_at_sentinels(user: str) -> str:
+def acl_at_sentinels(user: str, place: AclScope) -> str:
     """The command for a user that only asks sentinels for the master."""
-    rights = " ".join(f"+{command}" for command in sorted(_AT_SENTINELS_COMMANDS))
+    commands = _known_commands({*_AT_SENTINELS_COMMANDS}, place)
+    rights = " ".join(f"+{command}" for command in sorted(commands))
     return f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER} &+switch-master {rights}"
 
 
@@ -298,7 +306,20 @@ def _commands(role: AclRole, place: AclScope) -> set[str]:
         needed.add("select")
     if place.durability is not None:
         needed |= {*profile_of(place.durability).commands(cluster=place.topology == "cluster")}
-    return needed
+    return _known_commands(needed, place)
+
+
+def _known_commands(needed: set[str], place: AclScope) -> set[str]:
+    """The commands without those that the server does not know. qbull works without CLIENT SETINFO."""
+    if place.version is None:
+        return needed
+    unknown = {command for command in needed if place.version < COMMAND_VERSIONS.get(command, (0, 0))}
+    if "waitaof" in unknown:
+        raise ConfigError(
+            f'durability "{place.durability}" needs WAITAOF, which servers before 7.2 do not have; '
+            'upgrade the server, or use "replicated"'
+        )
+    return needed - unknown
 
 
 _LUA_FUNCTION_PATTERN = re.compile(r"local function (\w+)\(")

@@ -32,6 +32,13 @@ async def read_info(server: SupportsCall, *sections: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
+def version_in(text: str) -> tuple[int, int]:
+    """The first two numbers of a version."""
+    numbers = [int(n) for n in re.findall(r"[0-9]{1,4}", text)[:2]]
+    major, minor = (*numbers, 0, 0)[:2]
+    return major, minor
+
+
 def is_loading(info: dict[str, str]) -> bool:
     """Whether the server still reads its dataset from disk.
 
@@ -43,8 +50,7 @@ def is_loading(info: dict[str, str]) -> bool:
 def refuse_unfit_server(shown: str, info: dict[str, str]) -> None:
     """Raise if jobs would not work on this server, or would not be kept."""
     version = info.get("redis_version", "0")
-    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-    if numbers < MIN_SERVER_VERSION:
+    if version_in(version) < MIN_SERVER_VERSION:
         raise ServerRefused(
             f"{shown}: Redis {version} is too old; qbull needs Redis 7.0 or Valkey 7.2 and newer"
         )
