@@ -15,6 +15,7 @@ from qbull.api.table import TABLE
 
 SUPERSCRIPT, ARABIC, CIRCLED, ENDLESS = "²", "٣", "①", "9" * 5000
 ODD_DIGITS = (SUPERSCRIPT, ARABIC, CIRCLED, ENDLESS)
+NAMES = ("superscript", "arabic", "circled", "endless")
 STATES = ("waiting", "delayed", "failed")
 FORMS = ("{}", "items.{}=x", "0:{}:0", "{}-0/0:0", "1-{}/0:0", "2030-01-0{}T00:00:00Z", "{}d", "{} * * * *")
 """Texts in which the API looks for numbers: positions, cursors, times, durations, cron fields."""
@@ -37,7 +38,7 @@ async def fill(app: qbull.App) -> str:
     return job.id
 
 
-@pytest.mark.parametrize("digit", ODD_DIGITS)
+@pytest.mark.parametrize("digit", ODD_DIGITS, ids=NAMES)
 async def test_a_last_event_of_odd_digits_is_refused(digit: str, viewer: Person) -> None:
     headers = {"last-event-id": digit.encode()}
 
@@ -46,7 +47,7 @@ async def test_a_last_event_of_odd_digits_is_refused(digit: str, viewer: Person)
     assert "Last-Event-ID" in text
 
 
-@pytest.mark.parametrize("digit", [SUPERSCRIPT, CIRCLED, ENDLESS])
+@pytest.mark.parametrize("digit", [SUPERSCRIPT, CIRCLED, ENDLESS], ids=["superscript", "circled", "endless"])
 async def test_a_position_of_odd_digits_is_refused(digit: str, id: str, viewer: Person) -> None:
     query = {"state": "failed", "payload": f"items.{digit}=x"}
 
@@ -87,7 +88,7 @@ def filled(path: str, values: dict[str, str]) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("digit", ODD_DIGITS, ids=["superscript", "arabic", "circled", "endless"])
+@pytest.mark.parametrize("digit", ODD_DIGITS, ids=NAMES)
 async def test_no_parameter_of_any_call_crashes_on_odd_digits(digit: str, id: str, admin: Person) -> None:
     crashed, tried = [], 0
     for request in requests(digit, id):

@@ -13,6 +13,7 @@ import pytest
 
 import qbull
 from qbull.api.asgi import Api
+from qbull.api.connections import ConnectionLimits, ConnectionTable
 from qbull.api.problems import ProblemBody
 from qbull.api.routes import Router
 from qbull.api.server import ApiServer, config_of
@@ -58,9 +59,10 @@ class Person:
 
 
 class Web:
-    def __init__(self, url: str, api: Api, stack: AsyncExitStack) -> None:
+    def __init__(self, url: str, api: Api, connections: ConnectionTable, stack: AsyncExitStack) -> None:
         self.url = url
         self.api = api
+        self.connections = connections
         self._stack = stack
 
     async def person(self, token: str | None = None, **headers: str) -> Person:
@@ -75,13 +77,16 @@ Open = Callable[..., Any]
 
 
 @asynccontextmanager
-async def opened(app: qbull.App, access: qbull.Access = ACCESS) -> AsyncIterator[Web]:
+async def opened(
+    app: qbull.App, access: qbull.Access = ACCESS, limits: ConnectionLimits | None = None
+) -> AsyncIterator[Web]:
     api = qbull.asgi(app, access)
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    server = ApiServer(api, config_of(api, "127.0.0.1", 0), port.set_result)
+    config = config_of(api, "127.0.0.1", 0, limits=limits)
+    server = ApiServer(api, config, port.set_result)
     serving = asyncio.create_task(server.serve())
     async with AsyncExitStack() as stack:
-        yield Web(f"http://127.0.0.1:{await port}", api, stack)
+        yield Web(f"http://127.0.0.1:{await port}", api, config.connections, stack)
     api.context.shutting_down.set()
     server.should_exit = True
     await serving

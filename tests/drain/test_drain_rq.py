@@ -206,6 +206,39 @@ def test_a_pickle_cannot_change_a_class(kind: tuple[str, str]) -> None:
     assert not hasattr(ALLOWED_CLASSES[kind], "x")
 
 
+def doubling(levels: int, key: bool) -> bytes:
+    """A pickle of a tuple of two tuples of two tuples …, all of them the same; perhaps as a dictionary's key."""
+    program = b"\x80\x04" + (b"}" if key else b"") + b")q\x00"
+    for n in range(levels):
+        program += b"h%c\x86q%c" % (n, n + 1)
+    return program + (b"Ns." if key else b".")
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        doubling(40, key=True),
+        doubling(40, key=False),
+        b"\x80\x04Nr\xff\xff\xff\x0f.",
+        b"\x80\x04N2" + b"2" * 100 + b".",
+        b"\x80\x04]q\x00" + b"h\x00a" * 100 + b".",
+    ],
+    ids=["doubled key", "doubled value", "a note far away", "copies", "a list of itself"],
+)
+def test_a_few_bytes_take_neither_time_nor_memory(bomb: bytes) -> None:
+    with pytest.raises(CannotMove, match="would take too much memory"):
+        read(bomb)
+
+
+def test_values_that_are_used_again_are_read_as_they_were() -> None:
+    zone, shared = timezone(timedelta(hours=2)), ["a", "b"]
+    times = [datetime(2030, 1, n + 1, tzinfo=zone) for n in range(20)]
+    value = {"times": times, "again": times[3:9], "one": shared, "two": shared, "name": ["same"] * 50}
+
+    assert read(pickle.dumps(value, protocol=5)) == value
+    assert read(pickle.dumps(value, protocol=4)) == value
+
+
 plain = some.recursive(
     some.one_of(
         some.none(),

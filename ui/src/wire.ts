@@ -276,6 +276,7 @@ export interface Jobs {
   state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
   jobs: Job[];
   next?: string | null;
+  cut?: boolean;
 }
 
 export interface Key {

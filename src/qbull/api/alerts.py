@@ -95,7 +95,7 @@ def _problem_view(context: ApiContext, one: OpenProblem) -> views.AlertProblemVi
         task=problem.task or None,
         schedule=problem.schedule or None,
         job=problem.job or None,
-        reason=None if context.redaction.has_hidden_fields else problem.reason or None,
+        reason=None if context.redaction.is_used else problem.reason or None,
         count=problem.count,
         since=to_datetime(one.since_ms),
         said=one.times,

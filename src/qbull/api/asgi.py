@@ -45,7 +45,7 @@ class Api:
         self._routes = Router(TABLE)
         self._hosts = AllowedHosts(access.hosts)
         self._page = Dashboard()
-        self._limit = app.payload_limit + BODY_OVERHEAD_BYTES
+        self.body_limit = app.payload_limit + BODY_OVERHEAD_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -105,7 +105,9 @@ class Api:
             )
             body: msgspec.Struct = NOTHING
             if endpoint.body is not Nothing:
-                body = await read_body(request, endpoint.body, self._limit, optional=endpoint.body_optional)
+                body = await read_body(
+                    request, endpoint.body, self.body_limit, optional=endpoint.body_optional
+                )
             call = ApiCall(self.context, request, caller, path, query, body, details)
             response = _response(await endpoint.handler(call), endpoint)
             status = response.status_code

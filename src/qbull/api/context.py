@@ -52,7 +52,9 @@ class ApiContext:
         self.audit = AuditWriter(lambda: self.store)
         self.redaction = Redaction(access)
         self.operations = OperationRunner(lambda: self.store)
-        self.broadcaster = EventBroadcaster(lambda: self.store, self.queues, errors=not access.redact)
+        self.broadcaster = EventBroadcaster(
+            lambda: self.store, self.queues, errors=not self.redaction.is_used
+        )
         self.health: CachedValue[HealthReport] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
         self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), METRICS_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.api.live_stream import EventListener, StreamEvent
+from qbull.api.live_stream import MAX_CALLER_LISTENERS, EventListener, StreamEvent
 from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.digits import whole_number
 from qbull.core.flow import NEVER_DUE_MS
@@ -42,7 +42,14 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
     if live.full or call.context.shutting_down.is_set():
         raise ApiProblem(503, "too many streams are open", headers={"retry-after": "5"})
     after = _last_seen(call.request.headers.get("last-event-id", ""))
-    listener = EventListener(query.queue, query.job)
+    caller = call.caller.token or call.caller.name
+    if live.is_full_for(caller):
+        raise ApiProblem(
+            429,
+            f"{call.caller.name} has {MAX_CALLER_LISTENERS} streams open; close one of them",
+            headers={"retry-after": "5"},
+        )
+    listener = EventListener(query.queue, query.job, caller)
     live.subscribe(listener)
     try:
         first = await _first(call.context, listener, after)

@@ -13,12 +13,13 @@ from qbull.views.jobs import FilterShape
 
 
 def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFilterArguments:
-    """The filters that a request names."""
+    """The filters that a request names. They work on errors and keys as they are shown."""
     filters: dict[str, Any] = {}
     for name, field in JOB_FILTERS.items():
         value = getattr(asked, name)
         if value is None:
             continue
+        context.redaction.refuse_hidden_filter(caller, name)
         match field.kind:
             case "text":
                 filters[name] = value
@@ -26,10 +27,12 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
                 filters[name] = moment_in(name, value)
             case "payload":
                 path, _, expected = value.partition("=")
-                context.redaction.refuse_hidden_filter(caller, path)
+                context.redaction.refuse_hidden_filter(caller, name, path)
                 filters[name] = {path: expected}
             case _:
                 assert_never(field.kind)
+    if filters and context.redaction.has_hidden_fields:
+        filters["hidden"] = context.redaction.fields
     return cast(JobFilterArguments, filters)
 
 

@@ -141,7 +141,7 @@ def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     for address in addresses:
         one = walked.seen[address]
         info = one.info
-        error = context.redaction.text(one.error, info) if one.error and info is not None else None
+        error = context.redaction.error(one.error, info, None) if info is not None else None
         steps.append(
             views.FlowStepView(
                 queue=address[0],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -12,23 +11,28 @@ from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
 from qbull.api.problems import ApiProblem, Wrong
+from qbull.core.job_filter import JobFilter
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.options import Options, options_from
 from qbull.errors import job_not_found
 from qbull.job import Job
+from qbull.manage import search
 from qbull.produce import by_name
+from qbull.queue import Queue
 from qbull.store.read import why
+from qbull.store.read.pages import ReadBudget, page
 from qbull.views import jobs as views
 from qbull.views.shape import view_of
 
 JOBS_PAGE_SIZE = 50
+JOB_LIST_LIMIT_BYTES = 8 << 20
+"""The jobs of one answer take about so many bytes at most, and one more job."""
 
 
 async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
     query = call.query
     queue = await call.context.queue(call.path["queue"])
     filters = filters_of(call.context, call.caller, query)
-    answer = partial(views.JobsView, timestamp=now(), queue=queue.name, state=query.state)
     if query.start is not None or query.end is not None:
         if filters or query.cursor is not None or query.limit is not None:
             why_not = "start and end cannot be combined with a filter; use limit and cursor"
@@ -39,14 +43,40 @@ async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
             raise ApiProblem(
                 400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")]
             )
-        return answer(jobs=[job_view(call, info) for info in await queue.jobs(query.state, start, end)])
+        return await _jobs_between(call, queue, start, end)
     if not filters and query.cursor is None and query.state in ("waiting", "delayed", "active"):
-        found = await queue.jobs(query.state, 0, query.limit or 10)  # in the order in which they will run
-        return answer(jobs=[job_view(call, info) for info in found])
-    page = await queue.search(
-        query.state, limit=query.limit or JOBS_PAGE_SIZE, cursor=query.cursor, **filters
+        # In the order in which they will run.
+        return await _jobs_between(call, queue, 0, query.limit or 10)
+    listed = await search.search(
+        queue,
+        query.state,
+        query.limit or JOBS_PAGE_SIZE,
+        query.cursor,
+        JobFilter(**filters),
+        ReadBudget(JOB_LIST_LIMIT_BYTES),
     )
-    return answer(jobs=[job_view(call, info) for info in page.jobs], next=page.next)
+    return views.JobsView(
+        timestamp=now(),
+        queue=queue.name,
+        state=query.state,
+        jobs=[job_view(call, info) for info in listed.jobs],
+        next=listed.next,
+    )
+
+
+async def _jobs_between(
+    call: ApiCall[views.JobsQuery, Nothing], queue: Queue, start: int, end: int
+) -> views.JobsView:
+    """The jobs of a state by their positions; fewer if they are so large that the answer would be too."""
+    budget = ReadBudget(JOB_LIST_LIMIT_BYTES)
+    found = await page(await queue._partitions(), call.query.state, start, end, budget)
+    return views.JobsView(
+        timestamp=now(),
+        queue=queue.name,
+        state=call.query.state,
+        jobs=[job_view(call, queue._info(job)) for job in found],
+        cut=budget.is_spent,
+    )
 
 
 async def job(call: ApiCall[Nothing, Nothing]) -> JobInfo:
@@ -80,11 +110,12 @@ async def job_logs(call: ApiCall[views.LogsQuery, Nothing]) -> views.LogsView:
     queue = await call.context.queue(call.path["queue"])
     handle = queue.job(call.path["id"])
     lines = await handle.logs(call.query.last)
-    info = await handle.info() if call.context.redaction.has_hidden_fields else None
-    if not call.context.redaction.sees_payloads(call.caller):
+    redaction = call.context.redaction
+    info = await handle.info() if redaction.has_hidden_fields else None
+    if not redaction.sees_payloads(call.caller):
         lines = []
     shown = [
-        view_of(views.LogLineView, line, text=call.context.redaction.text(line.text, info)) for line in lines
+        view_of(views.LogLineView, line, text=redaction.text(line.text, info, call.caller)) for line in lines
     ]
     return views.LogsView(timestamp=now(), queue=queue.name, job_id=handle.id, logs=shown)
 
@@ -102,12 +133,12 @@ async def job_why(call: ApiCall[Nothing, Nothing]) -> views.WhyView:
         views.WhyView,
         answer,
         timestamp=now(),
-        text=call.context.redaction.text(answer.text, info),
+        text=call.context.redaction.text(answer.text, info, call.caller),
         reasons=[
             view_of(
                 views.ReasonView,
                 one,
-                text=call.context.redaction.text(one.text, info),
+                text=call.context.redaction.text(one.text, info, call.caller),
                 values={name: _redacted(call, value, info) for name, value in one.values.items()},
             )
             for one in answer.reasons
@@ -178,7 +209,7 @@ def job_view(call: ApiCall[Any, Any], info: JobInfo) -> JobInfo:
 
 
 def _redacted(call: ApiCall[Any, Any], value: str | int, info: JobInfo) -> str | int:
-    return call.context.redaction.text(value, info) if isinstance(value, str) else value
+    return call.context.redaction.text(value, info, call.caller) if isinstance(value, str) else value
 
 
 JOB_PATH = "/api/queues/{queue}/jobs/{id}"

@@ -42,6 +42,8 @@ EVENT_POLL_SECONDS = 1.0
 MAX_PENDING_EVENTS = 500
 """Events buffered for a slow listener. Further ones are dropped, and a gap event reports that."""
 MAX_LISTENERS = 200
+MAX_CALLER_LISTENERS = 40
+"""Streams of one token, or of all sessions of one name, so that nobody locks out others."""
 RATE_COUNTERS = ("enqueued", "completed", "failed", "retried")
 
 
@@ -62,9 +64,10 @@ class StreamEvent(msgspec.Struct, frozen=True):
 class EventListener:
     """A listener to all queues or one, and to the progress of one job."""
 
-    def __init__(self, queue: str | None, job: str | None) -> None:
+    def __init__(self, queue: str | None, job: str | None, caller: str = "") -> None:
         self.queue = queue
         self.job = job
+        self.caller = caller
         self._events: deque[StreamEvent] = deque()
         self._has_events = asyncio.Event()
         self._left_out = 0
@@ -133,6 +136,10 @@ class EventBroadcaster:
     @property
     def full(self) -> bool:
         return self.listeners >= MAX_LISTENERS
+
+    def is_full_for(self, caller: str) -> bool:
+        """Whether this caller has as many streams as one caller may have."""
+        return sum(one.caller == caller for one in self._listeners) >= MAX_CALLER_LISTENERS
 
     async def close(self) -> None:
         if self._reading is not None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of
 from qbull.api.problems import ApiProblem, Wrong
-from qbull.api.redaction import REDACTED
 from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
-from qbull.core.job_filter import JobFilter
+from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
 from qbull.core.record import State, to_datetime
-from qbull.manage import bulk
+from qbull.core.redaction import REDACTED
+from qbull.manage import bulk, search
 from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
@@ -39,23 +40,41 @@ MAX_FAILURE_GROUPS = 200
 async def failures(call: ApiCall[job_views.FailuresQuery, Nothing]) -> job_views.FailuresView:
     queue = await call.context.queue(call.path["queue"])
     filters = filters_of(call.context, call.caller, call.query)
-    groups = await queue.failures(scan=call.query.scan, **filters)
-    shown = [await failure_group_view(call.context, queue, group) for group in groups[:MAX_FAILURE_GROUPS]]
+    groups = await failure_groups(call.context, queue, call.query.scan, filters)
+    shown = [
+        await failure_group_view(call.context, queue, group, call.caller)
+        for group in groups[:MAX_FAILURE_GROUPS]
+    ]
     return job_views.FailuresView(
         timestamp=now(), queue=queue.name, groups=shown, left_out=max(len(groups) - MAX_FAILURE_GROUPS, 0)
     )
 
 
+async def failure_groups(
+    context: ApiContext, queue: Queue, scan: int, filters: JobFilterArguments
+) -> list[FailureGroup]:
+    """The newest dead letters by error. Hidden values play no part in it."""
+    wanted = JobFilter(**cast(Any, {**filters, "hidden": context.redaction.fields}))
+    return await search.failures(queue, scan, wanted)
+
+
 async def failure_group_view(
-    context: ApiContext, queue: Queue, group: FailureGroup
+    context: ApiContext, queue: Queue, group: FailureGroup, caller: Caller | None
 ) -> job_views.FailureGroupView:
-    """The view of a group, without the values of hidden fields."""
-    if not context.redaction.has_hidden_fields:
+    """The view of a group as this caller may see it; None stands for everybody."""
+    redaction = context.redaction
+    if not redaction.is_used:
         return view_of(job_views.FailureGroupView, group)
     info: JobInfo | None = await queue.job(group.last).info()
-    known = info is not None and info.error is not None
-    last_error = context.redaction.text(info.error or "", info) if info and known else REDACTED
-    return view_of(job_views.FailureGroupView, group, error=normal_form(last_error), last_error=last_error)
+    known = info if info is not None and info.error is not None else None
+    last_error = redaction.error(known.error if known else group.last_error, known, caller) or REDACTED
+    return view_of(
+        job_views.FailureGroupView,
+        group,
+        fingerprint=redaction.fingerprint(group.fingerprint, caller),
+        error=normal_form(last_error),
+        last_error=last_error,
+    )
 
 
 async def matching(call: ApiCall[views.MatchingQuery, Nothing]) -> views.MatchingView:

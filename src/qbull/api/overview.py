@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.api.operations import failure_group_view
+from qbull.api.operations import failure_group_view, failure_groups
 from qbull.core import histograms
+from qbull.core.job_filter import JobFilterArguments
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
@@ -74,11 +75,11 @@ async def read_overview(context: ApiContext, span: int) -> views.Overview:
 
 async def _failing(context: ApiContext, queue: Queue) -> list[views.FailingView]:
     """The reasons of recent permanent failures."""
-    groups = await queue.failures(
-        scan=MAX_SCANNED_DEAD_LETTERS, after=datetime.now(UTC) - RECENT_FAILURES_PERIOD
-    )
+    lately: JobFilterArguments = {"after": datetime.now(UTC) - RECENT_FAILURES_PERIOD}
+    groups = await failure_groups(context, queue, MAX_SCANNED_DEAD_LETTERS, lately)
     return [
-        views.FailingView(queue=queue.name, group=await failure_group_view(context, queue, group))
+        # One overview is shown to all callers.
+        views.FailingView(queue=queue.name, group=await failure_group_view(context, queue, group, None))
         for group in groups[:MAX_FAILING_GROUPS]
     ]
 

@@ -1,7 +1,14 @@
-"""Redaction: hide configured fields from everybody and, if configured, payloads from viewers."""
+"""Redaction: hide configured fields from everybody and, if configured, the values of jobs from viewers.
+
+A hidden value must not be read around. So filters work on errors and keys as they are shown, and a caller
+who does not see the values of jobs cannot filter by them or by errors.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets as random_secrets
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,104 +17,124 @@ from qbull.api.auth import Caller
 from qbull.api.problems import ApiProblem
 from qbull.core.access import Access
 from qbull.core.job_info import JobInfo
-
-REDACTED = "[redacted]"
-MIN_REDACTED_CHARS = 4
-"""Shorter hidden values are not searched for in texts: "no" would be found everywhere."""
+from qbull.core.redaction import REDACTED, all_texts_in, error_kind, redact_text, redact_value, secrets_in
 
 
 class Redaction:
     def __init__(self, access: Access) -> None:
-        self._fields = frozenset(name.lower() for name in access.redact)
+        self.fields = frozenset(name.lower() for name in access.redact)
         self._hide = access.hide_payloads
-
-    def sees_payloads(self, caller: Caller) -> bool:
-        return caller.role == "admin" or not self._hide
-
-    def job(self, info: JobInfo, caller: Caller) -> JobInfo:
-        """A job as this caller may see it."""
-        if self._fields:
-            secrets: set[str] = set()
-            info = replace(
-                info,
-                payload=self._redacted_value(info.payload, secrets),
-                result=self._redacted_value(info.result, secrets),
-            )
-            info = replace(
-                info,
-                error=_redact_text(info.error, secrets),
-                failed_reason=_redact_text(info.failed_reason, secrets),
-                stacktrace=_redact_text(info.stacktrace, secrets),
-                history=tuple(replace(one, error=_redact_text(one.error, secrets)) for one in info.history),
-            )
-        if not self.sees_payloads(caller):
-            info = replace(info, payload=None, result=None, stacktrace=None)
-        return info
+        self._key = random_secrets.token_bytes(32)
 
     @property
     def has_hidden_fields(self) -> bool:
         """Whether some fields are hidden from everybody."""
-        return bool(self._fields)
+        return bool(self.fields)
 
-    def text(self, text: str, info: JobInfo | None) -> str:
-        """A text of a job, without the values of its hidden fields."""
-        if not self._fields or info is None:
+    @property
+    def is_used(self) -> bool:
+        """Whether anything is hidden from anybody."""
+        return self._hide or bool(self.fields)
+
+    def sees_payloads(self, caller: Caller | None) -> bool:
+        """Whether a caller sees the values of jobs. None stands for everybody."""
+        return not self._hide or (caller is not None and caller.role == "admin")
+
+    def job(self, info: JobInfo, caller: Caller) -> JobInfo:
+        """A job as this caller may see it."""
+        if self.fields:
+            found: set[str] = set()
+            info = replace(
+                info,
+                payload=redact_value(info.payload, self.fields, found),
+                result=redact_value(info.result, self.fields, found),
+            )
+            info = replace(
+                info,
+                key=_redacted(info.key, found),
+                error=_redacted(info.error, found),
+                failed_reason=_redacted(info.failed_reason, found),
+                stacktrace=_redacted(info.stacktrace, found),
+                history=tuple(replace(one, error=_redacted(one.error, found)) for one in info.history),
+            )
+        if not self.sees_payloads(caller):
+            info = replace(
+                info,
+                payload=None,
+                result=None,
+                stacktrace=None,
+                error=_kind(info.error),
+                failed_reason=_kind(info.failed_reason),
+                history=tuple(replace(one, error=_kind(one.error)) for one in info.history),
+            )
+        return info
+
+    def text(self, text: str, info: JobInfo | None, caller: Caller | None) -> str:
+        """A text of a job, without the values that this caller may not see."""
+        if not self.sees_payloads(caller):
+            return REDACTED if info is None else redact_text(text, _all_secrets(info))
+        if not self.fields:
             return text
-        secrets: set[str] = set()
-        self._redacted_value(info.payload, secrets)
-        return _redact_text(text, secrets) or ""
+        return REDACTED if info is None else redact_text(text, secrets_in(info.payload, self.fields))
+
+    def error(self, error: str | None, info: JobInfo | None, caller: Caller | None) -> str | None:
+        """The error of a job as this caller may see it; `info` is None if the job is not known."""
+        if error is None or not self.is_used:
+            return error
+        if not self.sees_payloads(caller) or (self.fields and info is None):
+            return error_kind(error)
+        return self.text(error, info, caller)
 
     def value(self, value: Any, caller: Caller) -> Any:
         """Arguments as this caller may see them."""
         if not self.sees_payloads(caller):
             return None
-        return self._redacted_value(value, set()) if self._fields else value
+        return redact_value(value, self.fields, set()) if self.fields else value
+
+    def fingerprint(self, fingerprint: str, caller: Caller | None) -> str:
+        """The name of a group of failures. It is made of the error, so others get one that tells nothing."""
+        if self.sees_payloads(caller):
+            return fingerprint
+        return hmac.new(self._key, fingerprint.encode(), hashlib.sha256).hexdigest()[:12]
 
     def refuse_hidden(self, payload: Any) -> None:
         """Refuse arguments that contain the placeholder of a hidden value."""
-        if self._fields and _contains(payload, REDACTED):
+        if self.fields and _contains(payload, REDACTED):
             raise ApiProblem(
                 400,
                 f'payload: contains "{REDACTED}", which stands for a hidden value; give the value itself',
             )
 
-    def refuse_hidden_filter(self, caller: Caller, field: str) -> None:
-        """Refuse a filter on a value that the caller may not see: it would reveal the value."""
-        if not self.sees_payloads(caller):
+    def refuse_hidden_filter(self, caller: Caller, name: str, field: str = "") -> None:
+        """Refuse a filter on a value that the caller may not see: it would reveal the value.
+
+        Args:
+            caller: who asks.
+            name: the filter.
+            field: the argument that it selects by, if it is the filter of arguments.
+        """
+        if name in ("payload", "error_contains", "fingerprint") and not self.sees_payloads(caller):
             raise ApiProblem(
-                403, "this server hides arguments from viewers, so viewers cannot filter by them"
+                403, "this server hides arguments and errors from viewers, so viewers cannot filter by them"
             )
-        if any(part.lower() in self._fields for part in field.split(".")):
+        if any(part.lower() in self.fields for part in field.split(".")):
             raise ApiProblem(403, f'"{field}" is hidden on this server, so nobody can filter by it')
 
-    def _redacted_value(self, value: Any, secrets: set[str]) -> Any:
-        if isinstance(value, dict):
-            return {
-                name: self._collect_secrets(inner, secrets)
-                if str(name).lower() in self._fields
-                else self._redacted_value(inner, secrets)
-                for name, inner in value.items()
-            }
-        if isinstance(value, list):
-            return [self._redacted_value(inner, secrets) for inner in value]
-        return value
 
-    def _collect_secrets(self, value: Any, secrets: set[str]) -> str:
-        if isinstance(value, dict):
-            for inner in value.values():
-                self._collect_secrets(inner, secrets)
-        elif isinstance(value, list):
-            for inner in value:
-                self._collect_secrets(inner, secrets)
-        elif value is not None and len(str(value)) >= MIN_REDACTED_CHARS:
-            secrets.add(str(value))
-        return REDACTED
+def _all_secrets(info: JobInfo) -> set[str]:
+    found = all_texts_in([info.payload, info.result])
+    found |= {
+        error for error in (info.error, info.failed_reason, *(one.error for one in info.history)) if error
+    }
+    return found
 
 
-def _redact_text(text: str | None, secrets: set[str]) -> str | None:
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, REDACTED) if text else text
-    return text
+def _redacted(text: str | None, found: set[str]) -> str | None:
+    return None if text is None else redact_text(text, found)
+
+
+def _kind(error: str | None) -> str | None:
+    return None if error is None else error_kind(error)
 
 
 def _contains(value: Any, text: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.job_filter import JOB_FILTERS, JobFilter, JobFilterArguments
 from qbull.core.record import STATES, State
 from qbull.errors import Conflict, QbullError, ServerError
 from qbull.manage import bulk
@@ -67,7 +67,8 @@ class OperationRequest:
         )
 
     def filter_view(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"state": self.state, **self.filters}
+        named = {name: value for name, value in self.filters.items() if name in JOB_FILTERS}
+        said: dict[str, Any] = {"state": self.state, **named}
         if self.older_than:
             said["olderThan"] = self.older_than
         if self.limit is not None:

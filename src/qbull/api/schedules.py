@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from qbull.api.context import now
@@ -92,7 +93,12 @@ async def _one(call: ApiCall[Any, Any]) -> views.OneScheduleView:
 
 
 def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> views.ScheduleView:
-    return view_of(views.ScheduleView, info, args=call.context.redaction.value(info.args, call.caller))
+    redaction = call.context.redaction
+    args = redaction.value(info.args, call.caller)
+    last = info.last
+    if last is not None and last.error is not None and redaction.is_used:
+        last = replace(last, error=redaction.error(last.error, None, call.caller))
+    return view_of(views.ScheduleView, replace(info, last=last), args=args)
 
 
 SCHEDULE_PATH = "/api/schedules/{name}"

@@ -13,20 +13,38 @@ from typing import Any, TypeVar
 import uvicorn
 
 from qbull.api.asgi import Api
+from qbull.api.connections import ConnectionLimits, ConnectionTable, limited_protocol
 from qbull.errors import ConfigError
 
 T = TypeVar("T")
+
+SWEEP_SECONDS = 0.5
+"""Seconds between two searches for slow connections. uvicorn ticks ten times a second."""
 
 API_SHUTDOWN_GRACE_SECONDS = 2
 """Time for requests to end after SIGTERM, so that shutdown takes at most three seconds. Streams end at once.
 """
 
 
+class ApiConfig(uvicorn.Config):
+    """The configuration of the server, with the table of its connections."""
+
+    def __init__(self, api: Api, connections: ConnectionTable, **settings: Any) -> None:
+        super().__init__(api, http=limited_protocol(connections), **settings)
+        self.connections = connections
+
+
 class ApiServer(uvicorn.Server):
-    def __init__(self, api: Api, config: uvicorn.Config, ready: Callable[[int], None]) -> None:
+    def __init__(self, api: Api, config: ApiConfig, ready: Callable[[int], None]) -> None:
         super().__init__(config)
         self._api = api
         self._ready = ready
+        self._connections = config.connections
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % round(10 * SWEEP_SECONDS) == 0:
+            self._connections.sweep()
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -105,10 +123,22 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
         await serving
 
 
-def config_of(api: Api, host: str, port: int, proxies: str = "") -> uvicorn.Config:
-    """The uvicorn configuration. `proxies`: the proxies that are trusted for the caller's address."""
-    return uvicorn.Config(
+def config_of(
+    api: Api, host: str, port: int, proxies: str = "", limits: ConnectionLimits | None = None
+) -> ApiConfig:
+    """The configuration of the server.
+
+    Args:
+        api: The application.
+        host: The address to listen on.
+        port: The port.
+        proxies: The proxies that are trusted for the caller's address.
+        limits: The bounds of connections; by default, a body has room for the largest job.
+    """
+    limits = limits or ConnectionLimits(body_bytes=2 * api.body_limit)
+    return ApiConfig(
         api,
+        ConnectionTable(limits, proxies),
         host=host,
         port=port,
         log_config=None,

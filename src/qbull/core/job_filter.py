@@ -14,6 +14,7 @@ from qbull.core.codec import decode_untyped
 from qbull.core.digits import MAX_DIGITS, whole_number
 from qbull.core.failures import fingerprint
 from qbull.core.record import Body
+from qbull.core.redaction import redact_text, secrets_in
 from qbull.errors import ArgumentsError
 
 
@@ -74,6 +75,8 @@ class JobFilter:
     payload: Mapping[str, Any] | None = None
     after: datetime | None = None
     before: datetime | None = None
+    hidden: frozenset[str] = frozenset()
+    """Names of arguments, in lower case, whose values must not be found in errors and keys."""
 
     def __post_init__(self) -> None:
         for name, field in JOB_FILTERS.items():
@@ -85,13 +88,21 @@ class JobFilter:
         """Whether a job matches, apart from its time. The case of an error does not matter."""
         if self.task is not None and body.task != self.task:
             return False
-        if self.key is not None and body.key != self.key:
+        if self.key is not None and (body.key is None or self.shown(body, body.key) != self.key):
             return False
+        if error is not None and (self.error_contains is not None or self.fingerprint is not None):
+            error = self.shown(body, error)
         if self.error_contains is not None and self.error_contains.lower() not in (error or "").lower():
             return False
         if self.fingerprint is not None and (error is None or fingerprint(error) != self.fingerprint):
             return False
         return self.payload is None or self._fits(decode_untyped(body.payload))
+
+    def shown(self, body: Body, text: str) -> str:
+        """A text of a job without the values of its hidden arguments."""
+        if not self.hidden:
+            return text
+        return redact_text(text, secrets_in(decode_untyped(body.payload), self.hidden))
 
     def _fits(self, arguments: Any) -> bool:
         assert self.payload is not None

@@ -145,7 +145,7 @@ def _stored(queue: str, message: bytes) -> bytes:
 def _envelope(message: bytes) -> dict[str, Any]:
     try:
         envelope = json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CannotMove("it is not JSON, so it is none of Celery's messages") from None
     if not isinstance(envelope, dict):
         raise CannotMove("it is none of Celery's messages")
@@ -168,7 +168,7 @@ def _unacked(packed: bytes | None) -> tuple[str, bytes]:
     try:
         message, _, queue = json.loads(packed or b"null")
         return str(queue), json.dumps(message).encode()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return "", b""
 
 
@@ -183,7 +183,7 @@ def _body(envelope: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any], dict[
         if envelope.get("properties", {}).get("body_encoding") == "base64":
             body = base64.b64decode(body)
         args, kwargs, embedded = json.loads(body, object_hook=_typed)
-    except (ValueError, TypeError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
         raise CannotMove(f"its body cannot be read: {error}") from None
     return args, kwargs, embedded
 

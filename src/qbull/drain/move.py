@@ -139,6 +139,10 @@ class DrainRun:
         except CannotMove as why:
             self.report.leave(queue, task, str(why), id)
             return None
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            # Another program wrote the message, and one that is wrong must not stop the others.
+            self.report.leave(queue, task, f"it cannot be read: {type(error).__name__}: {error}", id)
+            return None
 
     def _count(self, queue: str, moved: int) -> None:
         self.report.moved[queue] += moved

@@ -104,7 +104,7 @@ def _call(data: bytes) -> tuple[str, Any, Any]:
     else:
         try:
             value = json.loads(plain)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise CannotMove("its arguments are neither a pickle nor JSON; let RQ run it") from None
     try:
         task, instance, args, kwargs = value

@@ -24,7 +24,7 @@ from qbull.store.read import unfinished
 from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, counts
-from qbull.store.read.pages import with_progress
+from qbull.store.read.pages import ReadBudget, with_progress
 from qbull.store.verbs.partition import Partition
 
 if TYPE_CHECKING:
@@ -82,14 +82,22 @@ class Redriven:
     looked_at: int
 
 
-async def search(queue: Queue, state: State, limit: int, cursor: str | None, job_filter: JobFilter) -> Page:
-    """One page of the jobs of a state that match a filter."""
+async def search(
+    queue: Queue,
+    state: State,
+    limit: int,
+    cursor: str | None,
+    job_filter: JobFilter,
+    budget: ReadBudget | None = None,
+) -> Page:
+    """One page of the jobs of a state that match a filter; a short one if the budget is spent before."""
     if state not in STATES:
         raise ArgumentsError(f"state {state!r}: use one of {', '.join(STATES)}")
     _check_count("limit", limit, limit=1000)
     partitions = await queue._partitions()
     look = _search_finished if state in FINISHED_STATES else _search_unfinished
-    found, after = await look(partitions, state, job_filter, limit, cursor)
+    wanted = _Wanted(state, job_filter, limit, budget)
+    found, after = await look(partitions, wanted, cursor)
     return Page([queue._info(job) for job in await with_progress(partitions, found)], after)
 
 
@@ -129,24 +137,46 @@ async def clean(
     return await run_bulk(queue.app._client(), await queue._partitions(), operation)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The jobs of a page: their state, a filter, how many, and how many bytes."""
+
+    state: State
+    filter: JobFilter
+    limit: int
+    budget: ReadBudget | None
+
+    def is_full(self, found: Sequence[StoredJob], looked: int) -> bool:
+        """Whether the page ends here."""
+        is_spent = self.budget is not None and self.budget.is_spent
+        return len(found) >= self.limit or looked >= MAX_SEARCHED_JOBS or is_spent
+
+    def spend(self, jobs: Sequence[StoredJob]) -> None:
+        """Count jobs of the page. The page ends after the one that spends the budget."""
+        if self.budget is not None:
+            for job in jobs:
+                self.budget.spend(job)
+
+
 async def _search_finished(
-    partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
+    partitions: Sequence[Partition], wanted: _Wanted, cursor: str | None
 ) -> tuple[list[StoredJob], str | None]:
     """The newest first, over all partitions."""
     found: list[StoredJob] = []
-    looked = 0
-    async with aclosing(merged(partitions, state, _span(wanted), _position_of(cursor))) as jobs:
+    looked, where = 0, wanted.filter
+    async with aclosing(merged(partitions, wanted.state, _span(where), _position_of(cursor))) as jobs:
         async for place, job in jobs:
             looked += 1
-            if wanted.accepts(job.body(), error_of(job)):
+            if where.accepts(job.body(), error_of(job)):
                 found.append(job)
-            if len(found) >= limit or looked >= MAX_SEARCHED_JOBS:
+                wanted.spend([job])
+            if wanted.is_full(found, looked):
                 return found, str(place)
     return found, None
 
 
 async def _search_unfinished(
-    partitions: Sequence[Partition], state: State, wanted: JobFilter, limit: int, cursor: str | None
+    partitions: Sequence[Partition], wanted: _Wanted, cursor: str | None
 ) -> tuple[list[StoredJob], str | None]:
     """One partition after the other.
 
@@ -159,7 +189,7 @@ async def _search_unfinished(
     if int(inner) >= 1 << 64:
         raise _wrong_cursor(cursor or "")
     found: list[StoredJob] = []
-    looked, given = 0, int(skip)
+    looked, given, state = 0, int(skip), wanted.state
     there = await counts(partitions[int(at) :])
     for n in range(int(at), len(partitions)):
         if not getattr(there[n - int(at)], state):
@@ -168,14 +198,15 @@ async def _search_unfinished(
         async with aclosing(unfinished.scan_unfinished(partitions[n], state, begin)) as steps:
             async for met in steps:
                 looked += met.looked
-                some = [job for job in met.jobs if bulk.matches_unfinished(job, wanted)]
-                old, room = min(given, len(some)), limit - len(found)
+                some = [job for job in met.jobs if bulk.matches_unfinished(job, wanted.filter)]
+                old, room = min(given, len(some)), wanted.limit - len(found)
                 given -= old
                 found += some[old : old + room]
+                wanted.spend(some[old : old + room])
                 if len(some) - old > room:
                     return found, f"{n}:{begin}:{old + room}"
                 begin = met.cursor
-                if len(found) >= limit or looked >= MAX_SEARCHED_JOBS:
+                if wanted.is_full(found, looked):
                     return found, _following(n, begin, len(partitions))
     return found, None
 
@@ -194,7 +225,7 @@ async def _groups(partitions: Sequence[Partition], wanted: JobFilter, most: int)
         async for _, job in jobs:
             looked += 1
             if wanted.accepts(job.body(), error_of(job)):
-                name = fingerprint(error_of(job))
+                name = fingerprint(wanted.shown(job.body(), error_of(job)))
                 by[name] = _with_failure(by.get(name), name, job)
             if looked >= most:
                 break

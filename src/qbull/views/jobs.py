@@ -29,13 +29,15 @@ PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)]
 
 class JobsView(AnswerShape, kw_only=True):
     """A page of jobs. `next` is the cursor of the next page; null on the last page, and with `start` and
-    `end`.
+    `end`. `cut`: jobs between `start` and `end` were left out, because the answer would be too large;
+    continue after the last one.
     """
 
     queue: str
     state: State
     jobs: list[JobInfo]
     next: str | None = None
+    cut: bool = False
 
 
 class HistoryView(AnswerShape, kw_only=True):

@@ -101,6 +101,14 @@ class StoredJob:
     position: bytes = b""
     """Its position, if it was asked for. It changes when the job moves or finishes once more."""
 
+    @property
+    def size(self) -> int:
+        """About the bytes that the job takes in an answer."""
+        ending = self.ending
+        if ending is None:
+            return len(self.record)
+        return len(self.record) + len(ending.result or b"") + len(ending.stacktrace or "")
+
     def body(self) -> ExtendedBody:
         try:
             return body_of(self.record)

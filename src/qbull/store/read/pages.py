@@ -7,7 +7,7 @@ which they will run in their partition, one partition after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -22,55 +22,110 @@ from qbull.store.read.inspect import StoredJob, counts, ms_of
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 
+PAGE_BATCH_JOBS = 50
+"""Jobs that are read in one call, so that a page of large jobs can stop after some of them."""
 
-async def page(partitions: Sequence[Partition], state: State, start: int, end: int) -> list[StoredJob]:
-    """Jobs of one state, from `start` up to `end`."""
+
+class ReadBudget:
+    """The bytes that the jobs of an answer may have.
+
+    Attributes:
+        is_spent: Jobs were left out.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+        self.is_spent = False
+
+    def take(self, job: StoredJob) -> bool:
+        """Whether there is room for another job. The first one always has room."""
+        if self._left <= 0:
+            self.is_spent = True
+            return False
+        self._left -= job.size
+        return True
+
+    def spend(self, job: StoredJob) -> None:
+        """Count a job that is shown in any case."""
+        self._left -= job.size
+        self.is_spent = self._left <= 0
+
+
+async def page(
+    partitions: Sequence[Partition], state: State, start: int, end: int, budget: ReadBudget | None = None
+) -> list[StoredJob]:
+    """Jobs of one state, from `start` up to `end`; fewer if the budget is spent before."""
     match state:
         case "completed" | "failed" | "cancelled":
-            found = await _finished(partitions, state, end)
+            found = _finished(partitions, state)
         case "delayed":
-            found = await _soonest(partitions, end)
+            found = _soonest(partitions, start, end)
+            start, end = 0, end - start
         case "waiting" | "active":
-            found = await _in_turn(partitions, state, end)
-    return await with_progress(partitions, found[start:end])
-
-
-async def _finished(partitions: Sequence[Partition], state: State, limit: int) -> list[StoredJob]:
-    found: list[StoredJob] = []
-    if limit:
-        async with aclosing(merged(partitions, state, TimeSpan())) as jobs:
-            async for _, job in jobs:
-                found.append(job)
-                if len(found) >= limit:
+            found = _in_turn(partitions, state, end)
+    kept: list[StoredJob] = []
+    position = 0
+    if end > start:
+        async with aclosing(found) as jobs:
+            async for job in jobs:
+                if position >= start:
+                    if budget is not None and not budget.take(job):
+                        break
+                    kept.append(job)
+                position += 1
+                if position >= end:
                     break
-    return found
+    else:
+        await found.aclose()
+    return await with_progress(partitions, kept)
 
 
-async def _soonest(partitions: Sequence[Partition], limit: int) -> list[StoredJob]:
-    """The first `limit` jobs are in at most `limit` partitions: those whose first job is due soonest."""
+async def _finished(partitions: Sequence[Partition], state: State) -> AsyncGenerator[StoredJob, None]:
+    async with aclosing(merged(partitions, state, TimeSpan())) as jobs:
+        async for _, job in jobs:
+            yield job
+
+
+async def _soonest(partitions: Sequence[Partition], start: int, end: int) -> AsyncGenerator[StoredJob, None]:
+    """The first jobs are in as many partitions at most: those whose first job is due soonest."""
     asked = [("ZRANGE", partition.base + "delayed", 0, 0, "WITHSCORES") for partition in partitions]
     rows = await fan_out.run_commands(partitions[0].server, asked) if asked else []
-    heads = sorted((float(row[1]), at) for at, row in enumerate(rows) if row)
-    found = [job for _, at in heads[:limit] for job in await _delayed(partitions[at], limit)]
-    return sorted(found, key=lambda job: job.due_ms or 0)
+    heads = sorted((float(row[1]), at) for at, row in enumerate(rows) if row)[:end]
+    found = [(due, at, id) for _, at in heads for id, due in await _due_ids(partitions[at], end)]
+    wanted = sorted(found)[start:end]
+    for begin in range(0, len(wanted), PAGE_BATCH_JOBS):
+        batch = wanted[begin : begin + PAGE_BATCH_JOBS]
+        records: dict[tuple[int, bytes], bytes | None] = {}
+        for at in dict.fromkeys(at for _, at, _ in batch):
+            ids = [id for _, there, id in batch if there == at]
+            records |= zip([(at, id) for id in ids], await partitions[at].records(ids), strict=True)
+        for due, at, id in batch:
+            record = records[at, id]
+            if record:
+                yield StoredJob(
+                    id.decode(), "delayed", record, due_ms=int(due), partition=partitions[at].number
+                )
 
 
-async def _in_turn(partitions: Sequence[Partition], state: State, limit: int) -> list[StoredJob]:
-    found: list[StoredJob] = []
+async def _due_ids(partition: Partition, limit: int) -> list[tuple[bytes, float]]:
+    name = partition.base + "delayed"
+    rows = await partition.server.call(
+        "ZRANGE", name, "-inf", f"({PARKED_DUE_MS}", "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
+    )
+    return [(id, float(due)) for id, due in zip(rows[::2], rows[1::2], strict=True)]
+
+
+async def _in_turn(
+    partitions: Sequence[Partition], state: State, limit: int
+) -> AsyncGenerator[StoredJob, None]:
     for partition, there in zip(partitions, await counts(partitions), strict=True):
-        if len(found) >= limit:
-            break
-        if getattr(there, state):
-            found += await _of_state(partition, state, limit - len(found))
-    return found
-
-
-async def _of_state(partition: Partition, state: State, limit: int) -> list[StoredJob]:
-    if state == "active":
-        return await _active(partition, limit)
-    jobs = await _ready(partition, limit)
-    jobs += await _in_lanes(partition, limit - len(jobs))
-    return jobs + (await _parked(partition, limit - len(jobs)) if len(jobs) < limit else [])
+        if not getattr(there, state):
+            continue
+        readers = [_active] if state == "active" else [_ready, _in_lanes, _parked]
+        for reader in readers:
+            async with aclosing(reader(partition, limit)) as jobs:
+                async for job in jobs:
+                    yield job
 
 
 async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
@@ -90,57 +145,45 @@ async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJ
     return [replace(job, progress=said.get((job.partition, job.id))) for job in found]
 
 
-async def _delayed(partition: Partition, limit: int) -> list[StoredJob]:
-    name = partition.base + "delayed"
-    rows = await partition.server.call(
-        "ZRANGE", name, "-inf", f"({PARKED_DUE_MS}", "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
-    )
-    ids, dues = rows[::2], rows[1::2]
-    if not ids:
-        return []
-    records = await partition.records(ids)
-    return [
-        StoredJob(id.decode(), "delayed", record, due_ms=int(float(due)), partition=partition.number)
-        for id, due, record in zip(ids, dues, records, strict=True)
-        if record
-    ]
+async def _with_records(
+    partition: Partition, state: State, ids: Sequence[bytes]
+) -> AsyncGenerator[StoredJob, None]:
+    """The jobs with these ids, as far as they are there."""
+    for at in range(0, len(ids), PAGE_BATCH_JOBS):
+        batch = ids[at : at + PAGE_BATCH_JOBS]
+        for id, record in zip(batch, await partition.records(batch), strict=True):
+            if record:
+                yield StoredJob(id.decode(), state, record, partition=partition.number)
 
 
-async def _parked(partition: Partition, limit: int) -> list[StoredJob]:
+async def _parked(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
     """Jobs that wait for a worker whose code can run them."""
     name = partition.base + "delayed"
     ids = await partition.server.call("ZRANGE", name, PARKED_DUE_MS, "+inf", "BYSCORE", "LIMIT", 0, limit)
-    records = await partition.records(ids) if ids else []
-    return [
-        StoredJob(id.decode(), "waiting", record, partition=partition.number)
-        for id, record in zip(ids, records, strict=True)
-        if record
-    ]
+    async for job in _with_records(partition, "waiting", ids):
+        yield job
 
 
-async def _active(partition: Partition, limit: int) -> list[StoredJob]:
-    found: list[StoredJob] = []
+async def _active(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
     for level in (*await partition.priority_levels(), UNPARKED_LEVEL):
         stream = ready_stream(partition.base, level)
         try:
             pending = await partition.server.call("XPENDING", stream, CONSUMER_GROUP, "-", "+", limit)
         except ErrorReply:
             continue
-        some = pending[: limit - len(found)]
-        asked = [("XRANGE", stream, entry, entry) for entry, *_ in some]
-        entries = await fan_out.run_commands(partition.server, asked)
-        for (_, worker, *_), rows in zip(some, entries, strict=True):
-            for id, record in (await _jobs_in(partition, rows))[:1]:
-                found.append(
-                    StoredJob(
+        for at in range(0, len(pending), PAGE_BATCH_JOBS):
+            some = pending[at : at + PAGE_BATCH_JOBS]
+            asked = [("XRANGE", stream, entry, entry) for entry, *_ in some]
+            entries = await fan_out.run_commands(partition.server, asked)
+            for (_, worker, *_), rows in zip(some, entries, strict=True):
+                for id, record in (await _jobs_in(partition, rows))[:1]:
+                    yield StoredJob(
                         id.decode("utf-8", "replace"),
                         "active",
                         record,
                         worker=worker.decode(),
                         partition=partition.number,
                     )
-                )
-    return found
 
 
 async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) -> list[tuple[bytes, bytes]]:
@@ -157,26 +200,25 @@ async def _jobs_in(partition: Partition, rows: list[tuple[bytes, list[bytes]]]) 
     return jobs
 
 
-async def _ready(partition: Partition, limit: int) -> list[StoredJob]:
-    found: list[StoredJob] = []
+async def _ready(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
     for level in await partition.priority_levels():
-        if len(found) >= limit:
-            break
         stream = ready_stream(partition.base, level)
         after = await _last_delivered(partition, stream)
-        rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", limit - len(found))
-        for entry, fields in rows:
-            found += [
-                StoredJob(
-                    id.decode("utf-8", "replace"),
-                    "waiting",
-                    record,
-                    partition=partition.number,
-                    entry_ms=ms_of(entry),
-                )
-                for id, record in await _jobs_in(partition, [(entry, fields)])
-            ]
-    return found[:limit]
+        while True:
+            count = min(limit, PAGE_BATCH_JOBS)
+            rows = await partition.server.call("XRANGE", stream, after, "+", "COUNT", count)
+            for entry, fields in rows:
+                for id, record in await _jobs_in(partition, [(entry, fields)]):
+                    yield StoredJob(
+                        id.decode("utf-8", "replace"),
+                        "waiting",
+                        record,
+                        partition=partition.number,
+                        entry_ms=ms_of(entry),
+                    )
+            if len(rows) < count:
+                break
+            after = b"(" + rows[-1][0]
 
 
 async def _last_delivered(partition: Partition, stream: str) -> bytes:
@@ -188,24 +230,18 @@ async def _last_delivered(partition: Partition, stream: str) -> bytes:
     return b"(" + rows[0][b"last-delivered-id"] if rows else b"-"
 
 
-async def _in_lanes(partition: Partition, limit: int) -> list[StoredJob]:
+async def _in_lanes(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
     """Jobs behind others of their key. Lanes have no common order, so this reads a bounded number of them."""
-    found: list[StoredJob] = []
-    cursor = b"0"
+    cursor, found = b"0", 0
     for _ in range(10):
-        if len(found) >= limit:
-            break
         cursor, flat = await partition.server.call("HSCAN", partition.base + "lanes", cursor, "COUNT", 100)
         for lane in flat[::2]:
-            if len(found) >= limit:
-                break
+            if found >= limit:
+                return
             name = f"{partition.base}lane:".encode() + lane
-            ids = await partition.server.call("LRANGE", name, 0, limit - len(found) - 1)
-            found += [
-                StoredJob(id.decode(), "waiting", record, partition=partition.number)
-                for id, record in zip(ids, await partition.records(ids), strict=True)
-                if record
-            ]
+            ids = await partition.server.call("LRANGE", name, 0, limit - found - 1)
+            found += len(ids)
+            async for job in _with_records(partition, "waiting", ids):
+                yield job
         if cursor == b"0":
             break
-    return found[: max(limit, 0)]

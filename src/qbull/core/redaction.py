@@ -1,0 +1,134 @@
+"""Redaction: take the values of hidden fields out of arguments and texts.
+
+A text may contain a hidden value in another form: as JSON, as a Python literal, in an address or in base64.
+All of these are taken out, whatever their case. So is the start of a value at the end of a text that was cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+REDACTED = "[redacted]"
+MIN_REDACTED_CHARS = 4
+"""Shorter values are taken out of texts as whole words only: "no" would be found everywhere."""
+MAX_SECRET_CHARS = 10_000
+"""A longer value is looked for by its start."""
+
+_ERROR_KIND = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_.]{0,80}(?:Error|Exception|Warning|Timeout|Interrupt|Exit))(?:: |$)"
+)
+
+
+def redact_value(value: Any, fields: Collection[str], secrets: set[str]) -> Any:
+    """A value without its hidden fields. Their values join `secrets`. Names of fields are in lower case."""
+    if isinstance(value, dict):
+        return {
+            name: _hide(inner, secrets)
+            if str(name).lower() in fields
+            else redact_value(inner, fields, secrets)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [redact_value(inner, fields, secrets) for inner in value]
+    return value
+
+
+def secrets_in(value: Any, fields: Collection[str]) -> set[str]:
+    """The values of the hidden fields in a value."""
+    secrets: set[str] = set()
+    redact_value(value, fields, secrets)
+    return secrets
+
+
+def all_texts_in(value: Any) -> set[str]:
+    """All values in a value, for a caller who may see none of them."""
+    secrets: set[str] = set()
+    _hide(value, secrets)
+    return secrets
+
+
+def redact_text(text: str, secrets: Collection[str]) -> str:
+    """A text without these values, in whatever form they are there."""
+    if not text or not secrets:
+        return text
+    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    pattern = re.compile("|".join(_pattern(form) for form in forms), re.IGNORECASE)
+    return _without_cut_end(pattern.sub(REDACTED, text), forms)
+
+
+def error_kind(error: str) -> str:
+    """The type of an error without its text, for a caller who may not see values of jobs."""
+    kind = _ERROR_KIND.match(error)
+    return REDACTED if kind is None else f"{kind.group(1)}: {REDACTED}"
+
+
+def _hide(value: Any, secrets: set[str]) -> str:
+    if isinstance(value, dict):
+        for inner in value.values():
+            _hide(inner, secrets)
+    elif isinstance(value, list):
+        for inner in value:
+            _hide(inner, secrets)
+    elif value is not None and not isinstance(value, bool) and value != "":
+        secrets.add(str(value)[:MAX_SECRET_CHARS])
+    return REDACTED
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """The secret as others write it down: once encoded, or twice."""
+    once = {secret, *_encoded(secret)}
+    return once | {form for each in once for form in _escaped(each)}
+
+
+def _encoded(text: str) -> set[str]:
+    raw = text.encode("utf-8", "replace")
+    plain, safe = base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()
+    codes = (
+        {plain, safe, plain.rstrip("="), safe.rstrip("="), raw.hex()}
+        if len(text) >= MIN_REDACTED_CHARS
+        else set()
+    )
+    return _escaped(text) | codes
+
+
+def _escaped(text: str) -> set[str]:
+    raw = text.encode("utf-8", "replace")
+    return {
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        repr(text)[1:-1],
+        ascii(text)[1:-1],
+        repr(raw)[2:-1],
+        text.replace("'", "\\'"),
+        text.replace('"', '\\"'),
+        text.replace("/", "\\/"),
+        html.escape(text),
+        quote(text, errors="replace"),
+        quote(text, safe="", errors="replace"),
+        quote_plus(text, errors="replace"),
+    }
+
+
+def _pattern(form: str) -> str:
+    if len(form) >= MIN_REDACTED_CHARS:
+        return re.escape(form)
+    return rf"(?<![^\W_]){re.escape(form)}(?![^\W_])"
+
+
+def _without_cut_end(text: str, forms: Iterable[str]) -> str:
+    """Take the start of a value off the end of a text: errors are cut at some length."""
+    ending = text.rstrip("….")
+    lower = ending.lower()
+    for form in (each.lower() for each in forms if len(each) > MIN_REDACTED_CHARS):
+        at = lower.find(form[:MIN_REDACTED_CHARS], max(len(lower) - len(form), 0))
+        while at >= 0:
+            if form.startswith(lower[at:]):
+                return ending[:at] + REDACTED
+            at = lower.find(form[:MIN_REDACTED_CHARS], at + 1)
+    return text
