@@ -132,7 +132,11 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             raise self._unknown()
         partition, found = there
         task, shown = found.body().task, []
-        for record in await read_records(partition, self.id):
+        records = await read_records(partition, self.id)
+        ended = {record.key for record in records if record.end != "b"}
+        for record in records:
+            if record.end == "b" and record.key in ended:
+                continue
             content = self._queue._open_step(self.id, task, record.number, record.content)
             shown.append(show_record(record, content))
         return shown

@@ -258,6 +258,11 @@ async def durable_tasks(given: Given) -> Names:
             assert await (await names["buy"].enqueue(1)).result(timeout=20) == "refunded"
             assert await (await names["pack_all"].enqueue(["a"])).result(timeout=20) == ["box of a"]
             assert await (await names["import_all"].enqueue()).result(timeout=20) is None
+            sleeping = await names["remind"].enqueue(1)
+            while (await sleeping.why()).reasons[0].code != "sleeping":
+                await asyncio.sleep(0.01)
+            await sleeping.promote()
+            assert await sleeping.result(timeout=20) == "parcel-1"
             assert await (await names["invoice"].enqueue(1)).result(timeout=20) == "invoice 1"
         return {}
 

@@ -130,7 +130,18 @@ async def test_memory_grows(app: qbull.App, operator: Operator) -> None:
 
 def test_every_reason_for_which_a_job_does_not_run_has_its_line() -> None:
     page = PAGE.read_text()
-    of_itself = {"finished", "running", "stopping", "next", "line", "due", "retry", "put-off", "flow"}
+    of_itself = {
+        "finished",
+        "running",
+        "stopping",
+        "next",
+        "line",
+        "due",
+        "retry",
+        "put-off",
+        "sleeping",
+        "flow",
+    }
     """These go by, or say it all."""
 
     assert {code for code in get_args(ReasonCode) if f"`{code}`" not in page} <= of_itself

@@ -18,15 +18,17 @@ from hypothesis import strategies as st
 from partition_driver import CRASHED, PartitionDriver
 
 from conftest import every_fault, strays
-from qbull.core.durable import decode_record, digest_arguments, read_history
-from qbull.core.record import body_of
+from qbull.core.durable import SLEEP_NAME, decode_record, digest_arguments, read_history
+from qbull.core.outcome import Suspended
+from qbull.core.record import body_of, repack
 from qbull.errors import TakenOver
 from qbull.store.delivery import DeliveredJob
 from qbull.store.store import Store
 from qbull.store.verbs.history import HistoryWrite, read_job_data, write_history
+from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.worker.current import RunningJob
 from qbull.worker.durable import DurableRun
-from qbull.worker.step_calls import StepCall, StepOptions
+from qbull.worker.step_calls import StepCall, StepOptions, WakeTime
 
 Program = Any
 parts: st.SearchStrategy[Program] = st.recursive(
@@ -34,6 +36,7 @@ parts: st.SearchStrategy[Program] = st.recursive(
         st.just("step"), st.sampled_from("abc"), st.integers(0, 1), st.sampled_from([False] * 4 + [True])
     ),
     lambda inner: st.one_of(
+        st.tuples(st.just("sleep"), st.integers(1, 3), inner),
         st.tuples(st.just("sequence"), st.lists(inner, min_size=1, max_size=3)),
         st.tuples(st.just("parallel"), st.lists(inner, min_size=1, max_size=3)),
         st.tuples(st.just("try"), inner, inner),
@@ -91,8 +94,18 @@ class Life:
     def open(self, number: int, content: bytes) -> bytes:
         return content
 
+    async def now_ms(self) -> int:
+        await self.point()
+        return 1_000_000
+
+    def suspend(self, suspended: Suspended) -> bool:
+        return False
+
     def is_interrupted(self) -> bool:
         return False
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        raise NotImplementedError
 
     def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
         raise NotImplementedError
@@ -111,7 +124,7 @@ class World:
     def note_written(self, is_ours: bool, records: Sequence[tuple[int, bytes]]) -> None:
         for _, stored in records if is_ours else ():
             record = decode_record(stored)
-            if record.end != "c":
+            if record.end in "re" and record.name != SLEEP_NAME:
                 argument = next(n for n in range(2) if digest_arguments((n,), {}) == record.arguments)
                 self.recorded[record.name[0], argument] += 1
 
@@ -120,6 +133,7 @@ async def interpret(
     program: Program,
     step: Callable[[str, int, bool], Awaitable[Any]],
     checkpoint: Callable[[int], Awaitable[int]],
+    sleep: Callable[[int], Awaitable[None]],
 ) -> Any:
     """Run a program with the given steps."""
 
@@ -127,6 +141,9 @@ async def interpret(
         match part:
             case ("step", name, argument, fails):
                 return await step(name, argument, fails)
+            case ("sleep", hours, after):
+                await sleep(hours)
+                return await run(after)
             case ("sequence", several):
                 return [await run(one) for one in several]
             case ("parallel", several):
@@ -167,7 +184,9 @@ async def expected(program: Program) -> tuple[Any, Counter[tuple[str, int]]]:
     async def checkpoint(value: int) -> int:
         return value
 
-    return await outcome(interpret(program, step, checkpoint)), calls
+    async def sleep(hours: int) -> None: ...
+
+    return await outcome(interpret(program, step, checkpoint, sleep)), calls
 
 
 async def outcome(run: Coroutine[Any, Any, Any]) -> Any:
@@ -202,12 +221,26 @@ async def live(world: World, life: Life, program: Program) -> Any:
         kept: int = await run.checkpoint("", value)
         return kept
 
+    async def sleep(hours: int) -> None:
+        await run.sleep(WakeTime(3600.0 * hours, None, hold_lane=True))
+
     try:
-        found = await outcome(interpret(program, step, checkpoint))
+        found = await outcome(interpret(program, step, checkpoint, sleep))
         run.ended()
         return found
     finally:
         run.close()
+
+
+async def suspend(driver: PartitionDriver, delivered: DeliveredJob, suspended: Any) -> None:
+    """Let the job sleep, and let the time pass."""
+    outcomes, body = PartitionOutcomes(), body_of(delivered.record)
+    body.suspended, body.woken_ms = "sleeping", suspended.due_ms
+    record = repack(delivered.record, body)
+    outcomes.suspend(delivered.position, delivered.id, record, suspended.due_ms, hold_lane=True)
+    assert await driver.partition.settle(outcomes) == []
+    await driver.let_time_pass("job")
+    assert (await driver.partition.promote()).moved == 1
 
 
 async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[int, bool]]) -> None:
@@ -227,6 +260,9 @@ async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[i
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
         died = life.dies.is_set()
         death.cancel()
+        if not died and isinstance(task.exception(), Suspended):
+            await suspend(driver, life.delivered, task.exception())
+            continue
         if not died:
             assert await task == wanted
             await driver.finish(delivery)
@@ -240,7 +276,7 @@ async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[i
         await driver.partition.reclaim(worker, CRASHED, [])
     for zombie in zombies:
         await asyncio.wait([zombie])
-        assert zombie.exception() is None or isinstance(zombie.exception(), TakenOver)
+        assert zombie.exception() is None or isinstance(zombie.exception(), TakenOver | Suspended)
     # Each step is recorded once, and none is skipped. A step that has run more often had no record.
     assert world.recorded == calls
     assert all(world.effects[key] >= times for key, times in calls.items())

@@ -78,6 +78,8 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("Attempt {attempt} failed, it waits until {at} for the next", told) + error;
     case "put-off":
       return t("The starts of {key} are used up ({rate}); it waits until {at}", { ...told, key });
+    case "sleeping":
+      return t("It sleeps until {at}", told);
     case "due":
       return t("It is delayed until {at}", told);
     case "flow":

@@ -198,7 +198,7 @@ def _details(info: JobInfo) -> list[str]:
         ("task", info.task),
         ("schedule", info.schedule),
         ("flow", info.flow),
-        ("state", info.state),
+        ("state", info.state if info.suspended is None else f"{info.state}, {info.suspended}"),
         ("key", info.key),
         ("priority", info.priority),
         ("attempt", f"{info.attempt} of {info.max_attempts}"),

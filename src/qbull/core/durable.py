@@ -31,17 +31,20 @@ MAX_HISTORY_BYTES = 1 << 20
 STEP_FIELD = b"step:"
 """The start of a record's name in the data of its job (store/names.py)."""
 CHECKPOINT_PREFIX = "checkpoint "
+SLEEP_NAME = "sleep"
 
-StepEnd = Literal["r", "e", "a", "c"]
+StepEnd = Literal["r", "e", "a", "c", "b"]
 """How a step ended: with a result, with an error that the task has caught, with an error after which it runs
-again in the next attempt; or it is a checkpoint."""
+again in the next attempt; or it is a checkpoint, or the start of a sleep, which has its due time."""
 
 
-_STATES_BY_END: dict[StepEnd, Literal["completed", "failed", "retrying", "checkpoint"]] = {
+StepState = Literal["completed", "failed", "retrying", "checkpoint", "sleeping"]
+_STATES_BY_END: dict[StepEnd, StepState] = {
     "r": "completed",
     "e": "failed",
     "a": "retrying",
     "c": "checkpoint",
+    "b": "sleeping",
 }
 
 
@@ -91,7 +94,7 @@ class RecordedStep:
     Args:
         number: its position in the history, in the order in which the steps ended.
         name: its name.
-        state: "completed", "failed", "retrying" (it failed and runs again), or "checkpoint".
+        state: "completed", "failed", "retrying" (it failed and runs again), "checkpoint" or "sleeping".
         result: its result, or the value of a checkpoint, as plain data.
         error: the error of a failed step.
         started_at: when it started.
@@ -101,7 +104,7 @@ class RecordedStep:
 
     number: int
     name: str
-    state: Literal["completed", "failed", "retrying", "checkpoint"]
+    state: StepState
     result: Any
     error: str | None
     started_at: datetime
@@ -121,12 +124,13 @@ class History:
         self.records = {record.number: record for record in sorted(records, key=lambda one: one.number)}
         self.last = max(self.records, default=0)
         """The number of the newest record."""
-        self.unplayed = deque(record for record in self.records.values() if record.end != "a")
+        self.unplayed = deque(record for record in self.records.values() if record.end not in "ab")
         """The records that this run has not returned yet, in order."""
         self._sizes = dict(sizes or {})
         self.size = sum(self._sizes.values())
         """The size of all records in bytes."""
         self._recorded = {record.key: record for record in self.unplayed}
+        self._started = {record.key: record for record in self.records.values() if record.end == "b"}
         self._asked: dict[tuple[str, bytes], int] = {}
         self._checkpoints: dict[str, tuple[int, dict[tuple[str, bytes], int]]] = {}
 
@@ -136,6 +140,10 @@ class History:
         self._asked[name, arguments] = occurrence + 1
         key = StepKey(name, arguments, occurrence)
         return key, self._recorded.get(key)
+
+    def started(self, key: StepKey) -> StepRecord | None:
+        """The start of a sleep that has not ended."""
+        return self._started.get(key)
 
     def played(self, record: StepRecord) -> None:
         """The run has the result of this record."""
@@ -166,7 +174,9 @@ class History:
         for later in range(number + 1, self.last + 1):
             self.records.pop(later, None)
             self.size -= self._sizes.pop(later, 0)
-        self._recorded = {key: record for key, record in self._recorded.items() if record.number <= number}
+        for by_key in (self._recorded, self._started):
+            for key in [key for key, record in by_key.items() if record.number > number]:
+                del by_key[key]
         self._checkpoints = {other: known for other, known in self._checkpoints.items() if known[0] <= number}
         self._asked = dict(asked)
         self.last = number

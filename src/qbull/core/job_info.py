@@ -68,6 +68,7 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         history: Earlier runs that failed, the oldest first.
         schedule: The schedule that created it.
         flow: The flow that it belongs to.
+        suspended: "sleeping" for a durable job that has left its worker until its time has come.
     """
 
     id: str
@@ -97,6 +98,7 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
     history: tuple[AttemptInfo, ...]
     schedule: str | None
     flow: str | None
+    suspended: str | None
 
 
 def attempt_info(attempt: Attempt) -> AttemptInfo:

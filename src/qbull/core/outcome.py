@@ -50,6 +50,15 @@ class AlreadyDone(BaseException):
     """
 
 
+class Suspended(BaseException):
+    """A durable job sleeps: it leaves the worker until a time of the server's clock, in milliseconds."""
+
+    def __init__(self, due_ms: int, *, hold_lane: bool) -> None:
+        super().__init__(f"the job sleeps until {due_ms}")
+        self.due_ms = due_ms
+        self.hold_lane = hold_lane
+
+
 class Undeliverable(Exception):
     """No attempt can succeed: the task is unknown, or its arguments or result cannot be encoded."""
 

@@ -121,6 +121,10 @@ class ExtendedBody(Body, array_like=True):
     jobs that may report there (core/flow.py)."""
     bound_to: str = ""
     """The unique name that its payload is signed or encrypted for, instead of its id."""
+    suspended: str = ""
+    """Why a durable job has left its worker: "sleeping". Only true of a delayed job."""
+    woken_ms: int = 0
+    """The end of the sleep for which it has left its worker the last time, in milliseconds."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
@@ -216,6 +220,7 @@ def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: b
     body.history = [*body.history, ended][-MAX_HISTORY_ATTEMPTS:]
     body.attempt = 1
     body.expires = None
+    body.suspended = ""
     if payload is not None:
         body.payload = payload
     created = (

@@ -16,7 +16,8 @@ from qbull.errors import job_not_found
 
 ReasonCode: TypeAlias = Literal[
     "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task", "due",
-    "retry", "put-off", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line", "next",
+    "retry", "put-off", "sleeping", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line",
+    "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -212,6 +213,8 @@ def _delay_reasons(facts: JobFacts) -> Reason:
     if facts.awaits:
         return _flow_reasons(facts.awaits)
     until, body = to_datetime(facts.due_ms), facts.body
+    if body.suspended:
+        return Reason("sleeping", f"it sleeps until {_clock(until)}", until=until)
     if body.attempt > 1:
         error = body.history[-1].error if body.history else None
         because = f": {error}" if error is not None else ""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from qbull.app import App
 from qbull.codecs.context import result_context
 from qbull.core.codec import encode_result
-from qbull.core.outcome import AlreadyDone, Undeliverable
+from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
 from qbull.core.record import body_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
@@ -153,11 +153,13 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
                 if task.kind != "async":
                     call = partial(asyncio.to_thread, partial(hooks.call, job, function))
                 result = self._encoded(await hooks.run(job, call, None))
-        except AlreadyDone:
+        except (AlreadyDone, Suspended):
             pass
         except Exception as raised:
             error = raised
         if kept.durable is not None:
+            if kept.sleeps():
+                return
             error = await end_durable_run(kept.durable, error)
         self._settle(kept, result, error)
 
@@ -176,11 +178,13 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             with self._current(kept, task) as job:
                 call = partial(self.app.middleware.call, job, function)
                 result = self._encoded(self.app.middleware.run_sync(job, call, None, _in_a_loop))
-        except AlreadyDone:
+        except (AlreadyDone, Suspended):
             pass
         except Exception as raised:
             error = raised
         if kept.durable is not None:
+            if kept.sleeps():
+                return
             error = _in_a_loop(end_durable_run(kept.durable, error))
         self._settle(kept, result, error)
 
@@ -210,7 +214,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
         job.progress_sink = InlineProgress(kept, self.now_ms)
         if task.durable:
-            job.durable = kept.durable = InlineSteps(self.app, kept, _in_a_loop).run(job)
+            job.durable = kept.durable = InlineSteps(self.app, kept, self.now_ms, _in_a_loop).run(job)
         token = running.set(job)
         try:
             yield current_job()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from qbull.app import App
 from qbull.codecs.context import ValueContext
 from qbull.core.durable import STEP_FIELD, read_history
+from qbull.core.outcome import Suspended
 from qbull.core.record import body_of
 from qbull.testing.memory_job import InlineJob
 from qbull.worker.current import RunningJob
@@ -25,13 +26,15 @@ class InlineSteps:
     Args:
         app: the app.
         kept: the job.
+        now_ms: the time of the test.
         in_a_loop: runs a coroutine if this thread has no event loop.
     """
 
     def __init__(
-        self, app: App, kept: InlineJob, in_a_loop: Callable[[Coroutine[Any, Any, Any]], Any]
+        self, app: App, kept: InlineJob, now_ms: int, in_a_loop: Callable[[Coroutine[Any, Any, Any]], Any]
     ) -> None:
         self._app = app
+        self._now_ms = now_ms
         self._kept = kept
         self._in_a_loop = in_a_loop
         self._loop = asyncio._get_running_loop()
@@ -57,11 +60,21 @@ class InlineSteps:
         kept = self._kept
         return step_context(kept.queue, kept.id, body_of(kept.record).task, number)
 
+    async def now_ms(self) -> int:
+        return self._now_ms
+
+    def suspend(self, suspended: Suspended) -> bool:
+        return False
+
     def is_interrupted(self) -> bool:
         return False
 
     def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return asyncio.to_thread(call)
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(call)
 
     def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
         if self._loop is not None:

@@ -53,6 +53,17 @@ class InlineJob:
         self.due_ms = int(due[1:]) if due.startswith("@") else now_ms + int(due)
         self.state = "delayed" if self.due_ms > now_ms else "waiting"
 
+    def sleeps(self) -> bool:
+        """Whether its durable run was suspended. It is delayed then."""
+        if self.durable is None or self.durable.suspended is None:
+            return False
+        self.durable.close()
+        body, due_ms = body_of(self.record), self.durable.suspended.due_ms
+        body.suspended, body.woken_ms, body.expires = "sleeping", due_ms, None
+        self.record = repack(self.record, body)
+        self.due_ms, self.state = due_ms, "delayed"
+        return True
+
     def promote(self, now_ms: int) -> None:
         """Make the job runnable, or cancel it if it has expired."""
         ends = expires_ms(body_of(self.record), self.created_ms)

@@ -16,6 +16,7 @@ from typing import Any
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
+from qbull.core.outcome import Suspended
 from qbull.core.record import SUSPECT_CRASHES, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import ServerAway, ServerError
@@ -178,11 +179,8 @@ class AttemptRunner:
                 return True
             if job.durable is not None:
                 job.durable.ended()
-        except Interrupted:
-            # The worker stops before the job has ended, and releases the delivery.
-            if job is not None:
-                log_end(job, "released", time.perf_counter() - started)
-            return True
+        except (Interrupted, Suspended) as why:
+            return self._interrupted(delivered, job, why, started)
         except CodeMismatch as mismatch:
             error = await self.parked.park(delivered, mismatch)
             return error is None or self._outcomes.failed(delivered, job, task, error, started)
@@ -198,6 +196,20 @@ class AttemptRunner:
         give_way = bool(delivery.lane) and time.perf_counter() - slot.since > self._max_train_seconds
         return self._outcomes.completed(delivered, job, result, started, give_way=give_way)
 
+    def _interrupted(
+        self, delivered: DeliveredJob, job: RunningJob | None, why: Interrupted | Suspended, started: float
+    ) -> bool:
+        """Settle a job that sleeps, or leave it to the worker, which stops and releases the delivery.
+
+        Returns whether its delivery ends with it.
+        """
+        if job is None:
+            return True
+        if isinstance(why, Suspended):
+            return self._outcomes.suspended(delivered, job, why, started)
+        log_end(job, "released", time.perf_counter() - started)
+        return True
+
     async def _failed(
         self,
         slot: Slot,
@@ -211,6 +223,8 @@ class AttemptRunner:
         if job is None:
             return self._outcomes.failed(delivered, job, task, error, started)
         if job.durable is not None:
+            if job.durable.suspended is not None:
+                return self._interrupted(delivered, job, job.durable.suspended, started)
             error = await self._histories.failed(job.durable, slot, error)
         if job.has_output:
             await self._hear_out(slot, job)

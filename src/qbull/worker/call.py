@@ -14,7 +14,7 @@ from typing import Any
 from qbull.codecs.context import payload_context, result_context
 from qbull.codecs.offload import StoredResult
 from qbull.core.codec import encode_result
-from qbull.core.outcome import AlreadyDone, Undeliverable
+from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import PayloadError
@@ -71,7 +71,7 @@ class TaskCaller:
                 value = await self._in_thread(task, args, kwargs, job)
             else:
                 return await self._pool.run(task, job, self._limit, self._decoded_payload(job))
-        except (Exception, asyncio.CancelledError):
+        except (Exception, asyncio.CancelledError, Suspended):
             raise
         except AlreadyDone:
             return b"null"

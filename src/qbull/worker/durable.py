@@ -20,6 +20,7 @@ from qbull.core.durable import (
     CHECKPOINT_PREFIX,
     MAX_HISTORY_BYTES,
     MAX_STEPS,
+    SLEEP_NAME,
     History,
     StepEnd,
     StepKey,
@@ -30,13 +31,14 @@ from qbull.core.durable import (
     encode_record,
     make_error,
 )
-from qbull.core.outcome import Undeliverable, describe
+from qbull.core.outcome import Suspended, Undeliverable, describe
 from qbull.errors import ArgumentsError, Fail, PayloadError, QbullError, RetryAfter, TakenOver, TooLarge
-from qbull.worker.current import RunningJob
+from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.durable_services import DurableServices
 from qbull.worker.replay import Replay
-from qbull.worker.step_calls import StepCall
+from qbull.worker.step_calls import StepCall, WakeTime
 from qbull.worker.step_function import StepFunction, function_of
+from qbull.worker.suspension import Sleep, Suspension
 
 A = TypeVar("A")
 
@@ -57,6 +59,7 @@ class DurableRun:
         self._history = history
         self._services = services
         self._replay = Replay(job.body.task, history)
+        self._suspension = Suspension(self._replay, services.suspend)
         self._fatal: PayloadError | None = None
         self._is_over = False
         self._main = _current_task()
@@ -96,7 +99,7 @@ class DurableRun:
                 _inside_step.reset(inside)
             return await self._completed(key, function, value, started, tries)
         finally:
-            self._replay.returned()
+            self._returned()
 
     def step_sync(self, call: StepCall) -> Any:
         """Run a step of a plain task in the thread of the task."""
@@ -132,7 +135,29 @@ class DurableRun:
                 _inside_step.reset(inside)
             return wait_for(self._completed(key, function, value, started, tries))
         finally:
-            self._replay.returned()
+            self._services.on_loop(self._returned)
+
+    async def sleep(self, wake: WakeTime) -> None:
+        """Leave the worker until a time has come."""
+        key, record = await self._begin(SLEEP_NAME, digest_arguments(wake.arguments, {}), _current_task())
+        try:
+            if record is not None:
+                return
+            begun = self._history.started(key)
+            if begun is None:
+                due_ms = wake.due_ms(await self._services.now_ms())
+                begun = await self._put(key, "b", b"%d" % due_ms, time.time(), 1)
+            due_ms = int(self._content(begun))
+            # A job that has left its worker for this sleep was woken: by the clock, or by promote().
+            if due_ms != self._job.body.woken_ms and due_ms > entry_ms(self._job.place):
+                left_ms = due_ms - await self._services.now_ms()
+                await self._suspension.sleep(Sleep(due_ms, wake.hold_lane), left_ms / 1000)
+            await self._record(key, "r", b"null", begun.started_ms / 1000, 1)
+        finally:
+            self._returned()
+
+    def sleep_sync(self, wake: WakeTime) -> None:
+        self._services.wait_for(self.sleep(wake))
 
     async def checkpoint(self, name: str, value: Any) -> Any:
         """The last value of a checkpoint, at its first call; then keep the value."""
@@ -145,15 +170,22 @@ class DurableRun:
             if record is None:
                 record = await self._record(key, "c", self._encode_value(name, value), time.time(), 1)
         finally:
-            self._replay.returned()
+            self._returned()
         self._history.open_checkpoint(name, record.number)
         return decode_result(self._content(record), type(value))
 
     def checkpoint_sync(self, name: str, value: Any) -> Any:
         return self._services.wait_for(self.checkpoint(name, value))
 
+    @property
+    def suspended(self) -> Suspended | None:
+        """Set when the run has to end because it sleeps."""
+        return self._suspension.suspended
+
     def ended(self) -> None:
         """The task has returned. Raises if it did not ask for all of its history, or has exceeded it."""
+        if self.suspended is not None:
+            raise self.suspended
         if self._fatal is not None:
             raise self._fatal
         self._replay.check_complete()
@@ -187,6 +219,11 @@ class DurableRun:
             await self._services.write([(one.number, encode_record(one)) for one in again], 1, 0)
         return error
 
+    def _returned(self) -> None:
+        """The code has the outcome of a step."""
+        self._replay.returned()
+        self._suspension.look_soon()
+
     async def _begin(self, name: str, arguments: bytes, asker: object) -> tuple[StepKey, StepRecord | None]:
         """Ask for a step, and wait until its record may be returned or the step may run.
 
@@ -215,6 +252,8 @@ class DurableRun:
             raise self._replay.mismatch
         if self._services.is_interrupted():
             raise asyncio.CancelledError
+        if self.suspended is not None:
+            raise self.suspended
 
     async def _try(self, call: StepCall, function: StepFunction, name: str) -> Any:
         timeout = call.options.timeout
@@ -253,6 +292,15 @@ class DurableRun:
         self, key: StepKey, end: StepEnd, content: bytes, started: float, tries: int
     ) -> StepRecord:
         """Write a record, and wait until it may be returned."""
+        record = await self._put(key, end, content, started, tries)
+        self._history.unplayed.append(record)
+        await self._replay.turn(key.name, record)
+        return record
+
+    async def _put(
+        self, key: StepKey, end: StepEnd, content: bytes, started: float, tries: int
+    ) -> StepRecord:
+        """Write a record."""
         number = self._history.last + 1
         self._history.last = number
         content = self._services.protect(number, content)
@@ -263,8 +311,6 @@ class DurableRun:
             raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
         await self._write([(number, encoded)], 1, 0)
         self._history.put(record, len(encoded))
-        self._history.unplayed.append(record)
-        await self._replay.turn(key.name, record)
         return record
 
     async def _move_checkpoint(self, name: str, number: int, value: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from qbull.codecs.context import ValueContext
+from qbull.core.outcome import Suspended
 
 A = TypeVar("A")
 
@@ -22,11 +23,20 @@ class DurableServices(Protocol):
     def open(self, number: int, content: bytes) -> bytes:
         """Undo the codecs of the app."""
 
+    async def now_ms(self) -> int:
+        """The server's clock."""
+
+    def suspend(self, suspended: Suspended) -> bool:
+        """End the run because it sleeps. False if the task has to raise."""
+
     def is_interrupted(self) -> bool:
         """Whether the run was stopped for another reason than that somebody has cancelled the job."""
 
     def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
         """Run a plain function in a thread."""
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        """Call something on the event loop, from the thread of a plain task."""
 
     def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
         """Run a coroutine of this module for a plain task, from the thread of the task."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from qbull.codecs.context import ValueContext
 from qbull.core.durable import History, read_history
-from qbull.core.outcome import Undeliverable
+from qbull.core.outcome import Suspended, Undeliverable
 from qbull.core.record import created_ms_of
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import TakenOver
 from qbull.store.batch import Batcher
 from qbull.store.delivery import DeliveredJob
+from qbull.store.read.inspect import server_time
 from qbull.store.verbs.history import MAX_HISTORY_WRITES, HistoryWrite, read_job_data, write_history
 from qbull.store.verbs.partition import Partition
 from qbull.worker.assignment import Assignment
@@ -79,6 +81,10 @@ class HistoryKeeper:
                 raise
             # The next run gets the recorded error again, and decides then.
             return error
+
+    async def now_ms(self, partition: Partition) -> int:
+        """The server's clock."""
+        return int(await self._outage.retry_until_up(partial(server_time, partition)) * 1000)
 
     async def write(self, partition: Partition, write: HistoryWrite) -> bool:
         """Write records of a job. Returns False if the job belongs to another worker by now."""
@@ -144,12 +150,25 @@ class _JobServices:
         job = self._job
         return step_context(job.queue, job.id.decode("utf-8", "surrogateescape"), job.body.task, number)
 
+    async def now_ms(self) -> int:
+        return await self._keeper.now_ms(self._delivered.delivery.partition)
+
+    def suspend(self, suspended: Suspended) -> bool:
+        if self._job.in_thread:
+            return False
+        self._slot.interrupt(suspended)
+        return True
+
     def is_interrupted(self) -> bool:
         job = self._job
         return (job.stopped or self._slot.why is not None) and job.cancelled is None
 
     def run_plain(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return self._keeper.run_plain(call)
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(call)
 
     def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
         return self._keeper.wait_for(steps, self._loop)

@@ -18,7 +18,7 @@ from qbull.worker.current import RunningJob
 job_log = logging.getLogger("qbull.jobs")
 worker_log = logging.getLogger("qbull.worker")
 
-LoggedOutcome: TypeAlias = Literal["completed", "retry", "failed", "cancelled", "released"]
+LoggedOutcome: TypeAlias = Literal["completed", "retry", "failed", "cancelled", "released", "suspended"]
 MAX_LOGGED_IDS = 10
 """Ids that a log line of a chunk names; the number of the others follows."""
 

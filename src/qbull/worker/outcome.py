@@ -11,7 +11,7 @@ import msgspec
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
-from qbull.core.outcome import Delay, Undeliverable, decide, format_stacktrace
+from qbull.core.outcome import Delay, Suspended, Undeliverable, decide, format_stacktrace
 from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
@@ -161,6 +161,19 @@ class OutcomeRecorder:
         ending = append_ending(Ending(body.attempt, duration, self._worker, error=reason))
         return self._settlers[delivered.delivery.partition.number].cancelled(delivered, ending)
 
+    def suspended(
+        self, delivered: DeliveredJob, job: RunningJob, suspended: Suspended, started: float
+    ) -> bool:
+        """Let a durable job sleep. This uses up no attempt."""
+        delivery, ended = delivered.delivery, time.perf_counter()
+        self.histograms.ended(job.body.task, started, ended, entry_ms(delivery.position))
+        log_end(job, "suspended", ended - started)
+        body = msgspec.structs.replace(
+            job.body, suspended="sleeping", woken_ms=suspended.due_ms, expires=None
+        )
+        record, settler = repack(delivered.record, body), self._settlers[delivery.partition.number]
+        return settler.suspend(delivered, record, suspended.due_ms, hold_lane=suspended.hold_lane)
+
     def _settled(
         self,
         delivered: DeliveredJob,
@@ -189,7 +202,7 @@ class OutcomeRecorder:
         attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
         history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
         # A function that runs on after its timeout still reads its own body.
-        return msgspec.structs.replace(body, attempt=body.attempt + 1, history=history)
+        return msgspec.structs.replace(body, attempt=body.attempt + 1, history=history, suspended="")
 
 
 def _stacktrace_of(error: Exception) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
+from qbull.core.outcome import Suspended
 from qbull.core.retry import Retry
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError, QbullError
 
@@ -35,10 +38,14 @@ DEFAULT_STEP_OPTIONS = StepOptions()
 class StepRunner(Protocol):
     """Runs and records the steps of one run of a job: `DurableRun`."""
 
+    @property
+    def suspended(self) -> Suspended | None: ...
     async def step(self, call: StepCall) -> Any: ...
     def step_sync(self, call: StepCall) -> Any: ...
     async def checkpoint(self, name: str, value: Any) -> Any: ...
     def checkpoint_sync(self, name: str, value: Any) -> Any: ...
+    async def sleep(self, wake: WakeTime) -> None: ...
+    def sleep_sync(self, wake: WakeTime) -> None: ...
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
     def close(self) -> None: ...
@@ -52,6 +59,26 @@ class StepCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: StepOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WakeTime:
+    """When a sleep ends: after some seconds, or at a time. `hold_lane`: jobs of the same key wait with it."""
+
+    seconds: float
+    until: datetime | None
+    hold_lane: bool
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Recognises the sleep in a replay."""
+        return (self.seconds, self.until)
+
+    def due_ms(self, now_ms: int) -> int:
+        """Its end in milliseconds, on the server's clock."""
+        if self.until is None:
+            return now_ms + math.ceil(self.seconds * 1000)
+        return math.ceil(self.until.timestamp() * 1000)
 
 
 class StepCalls:
@@ -137,6 +164,48 @@ class DurableCalls(StepCalls):
             raise ArgumentsError(f"timeout={timeout}: must be more than 0 seconds, or None")
         return StepsWithOptions(self._steps, StepOptions(name, retry or ONE_TRY, timeout))
 
+    async def sleep(
+        self,
+        seconds: float = 0.0,
+        *,
+        minutes: float = 0.0,
+        hours: float = 0.0,
+        until: datetime | None = None,
+        hold_lane: bool = True,
+    ) -> None:
+        """Sleep without a worker: the job leaves its slot, and runs again when its time has come.
+
+        Args:
+            seconds: how long to sleep; minutes and hours are added.
+            minutes: how long to sleep.
+            hours: how long to sleep.
+            until: the time to sleep until, with a time zone, instead of a duration.
+            hold_lane: in an ordered lane, the jobs behind it wait. If False, they pass, and the job joins the
+                end of its lane when it wakes up.
+        """
+        await self._steps.sleep(_wake_time(seconds, minutes, hours, until, hold_lane))
+
+    def sleep_sync(
+        self,
+        seconds: float = 0.0,
+        *,
+        minutes: float = 0.0,
+        hours: float = 0.0,
+        until: datetime | None = None,
+        hold_lane: bool = True,
+    ) -> None:
+        """`sleep` for plain tasks.
+
+        Args:
+            seconds: how long to sleep; minutes and hours are added.
+            minutes: how long to sleep.
+            hours: how long to sleep.
+            until: the time to sleep until, with a time zone, instead of a duration.
+            hold_lane: in an ordered lane, the jobs behind it wait.
+        """
+        _refuse_loop("sleep")
+        self._steps.sleep_sync(_wake_time(seconds, minutes, hours, until, hold_lane))
+
     async def checkpoint(self, value: T, *, name: str = "") -> T:
         """Keep a value for the next run, for example the position in a loop.
 
@@ -161,6 +230,21 @@ class DurableCalls(StepCalls):
         _refuse_loop("checkpoint")
         kept: T = self._steps.checkpoint_sync(name, value)
         return kept
+
+
+def _wake_time(
+    seconds: float, minutes: float, hours: float, until: datetime | None, hold_lane: bool
+) -> WakeTime:
+    total = seconds + 60 * minutes + 3600 * hours
+    if not 0 <= total <= MAX_DELAY_SECONDS:
+        raise ArgumentsError(f"sleep: {total:g} seconds: give 0 to {MAX_DELAY_SECONDS:,}")
+    if until is None:
+        return WakeTime(total, None, hold_lane)
+    if total:
+        raise ArgumentsError("sleep: give until, or seconds, minutes and hours")
+    if until.tzinfo is None:
+        raise ArgumentsError(f"sleep(until={until}): it has no time zone; give one, such as timezone.utc")
+    return WakeTime(0.0, until, hold_lane)
 
 
 def runner_of(task: str, runner: StepRunner | None) -> StepRunner:

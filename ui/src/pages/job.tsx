@@ -27,6 +27,7 @@ const icons: Partial<Record<Reason["code"], IconName>> = {
   due: "delayed",
   retry: "retry",
   "put-off": "delayed",
+  sleeping: "delayed",
   rate: "delayed",
   paused: "pause",
   held: "pause",

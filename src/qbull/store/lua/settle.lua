@@ -13,8 +13,9 @@
 --         after them: '' if it ends with them, '-' if the rest goes back, so that others have their turn
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
 --         with its ending as detail, or "delay" (another attempt) or "later" (the same one) with
---         milliseconds, or "park" with what it needs of a worker (lib/parking.lua); lane and state are ''
---         for a job that was alone in its entry
+--         milliseconds, or "sleep" or "pass" (the same one, and others of its lane may pass) with its due
+--         time, or "park" with what it needs of a worker (lib/parking.lua); lane and state are '' for a job
+--         that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids whose outcomes were refused
 local stale = {}
@@ -146,8 +147,9 @@ for i = others_at, #ARGV, 8 do
     stale[#stale + 1] = id
     if not in_train and not place_of(id) then forget_extras(id) end
   else
-    local delays = word == 'delay' or word == 'later' or word == 'park'
-    local keeps_lane = lane and (delays or (word == 'dead' and halt == 1))
+    local sleeps = word == 'sleep' or word == 'pass'
+    local delays = word == 'delay' or word == 'later' or word == 'park' or sleeps
+    local keeps_lane = lane and (delays or (word == 'dead' and halt == 1)) and word ~= 'pass'
     local stops = delays and mark_of(id)
     if marked then redis.call('HDEL', cancelling, id) end
     record = stamped(record, entry)
@@ -171,6 +173,11 @@ for i = others_at, #ARGV, 8 do
     elseif word == 'park' then
       report('w', id, record, REPORT_ALL_FLAG)
       park(id, detail)
+      put(id, 'd' .. record)
+    elseif sleeps then
+      redis.call('ZREM', base .. 'expiring', id) -- it has started once
+      report('d', id, record, REPORT_ALL_FLAG)
+      watch(delayed, id, tonumber(detail))
       put(id, 'd' .. record)
     else
       if word == 'delay' then

@@ -151,6 +151,7 @@ class StoredJob:
             history=tuple(attempt_info(attempt) for attempt in body.history),
             schedule=body.schedule,
             flow=body.flow or None,
+            suspended=body.suspended or None if self.state == "delayed" else None,
         )
 
     def again(self, payload: bytes | None = None) -> bytes:

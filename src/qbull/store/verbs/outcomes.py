@@ -91,6 +91,15 @@ class PartitionOutcomes:
         self.count += 1
         self._other(position, id, "later", record, milliseconds)
 
+    def suspend(
+        self, position: JobPosition, id: bytes, record: bytes, due_ms: int, *, hold_lane: bool
+    ) -> None:
+        """Record that a durable job sleeps until a time of the server's clock."""
+        self.count += 1
+        if not hold_lane:
+            self.broken.add(position.delivery)
+        self._other(position, id, "sleep" if hold_lane else "pass", record, due_ms)
+
     def park(self, position: JobPosition, id: bytes, record: bytes, need: str) -> None:
         self.count += 1
         self._other(position, id, "park", record, need)

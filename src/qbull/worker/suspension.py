@@ -1,0 +1,79 @@
+"""Suspension: a durable run leaves its worker when all that it waits for are sleeps.
+
+While other steps of the run are under way, a sleep waits in memory. When the last of them has returned and
+the code asks for nothing else, the run is suspended until the first of its sleeps is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from qbull.core.outcome import Suspended
+from qbull.worker.replay import TURNS_PER_RESULT, Replay
+
+
+class Sleep(NamedTuple):
+    """A sleep of the run: its end in milliseconds of the server's clock, and whether it holds the lane."""
+
+    due_ms: int
+    hold_lane: bool
+
+
+class Suspension:
+    """The sleeps of one run.
+
+    Args:
+        replay: knows the steps that are under way.
+        suspend: ends the run. Returns False if a sleep has to do that itself, by raising.
+    """
+
+    def __init__(self, replay: Replay, suspend: Callable[[Suspended], bool]) -> None:
+        self._replay = replay
+        self._suspend = suspend
+        self._sleeping: dict[asyncio.Future[None], Sleep] = {}
+        self._is_looking = False
+        self.suspended: Suspended | None = None
+        """Set when the run has to end."""
+
+    async def sleep(self, sleep: Sleep, seconds: float) -> None:
+        """Wait until the sleep is over in so many seconds, or until the run is suspended."""
+        if seconds <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        self._sleeping[over] = sleep
+        timer = loop.call_later(seconds, _end, over)
+        self.look_soon()
+        try:
+            await over
+        finally:
+            timer.cancel()
+            del self._sleeping[over]
+
+    def look_soon(self) -> None:
+        """Suspend the run if nothing but sleeps is left in a few turns of the event loop."""
+        if self._sleeping and not self._is_looking:
+            self._is_looking = True
+            asyncio.get_running_loop().call_soon(self._look, TURNS_PER_RESULT)
+
+    def _look(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._look, turns - 1)
+            return
+        self._is_looking = False
+        waiting = [over for over in self._sleeping if not over.done()]
+        if not waiting or len(waiting) < self._replay.outstanding:
+            return
+        due_ms = min(self._sleeping[over].due_ms for over in waiting)
+        hold_lane = any(self._sleeping[over].hold_lane for over in waiting)
+        self.suspended = Suspended(due_ms, hold_lane=hold_lane)
+        if not self._suspend(self.suspended):
+            for over in waiting:
+                over.set_exception(self.suspended)
+
+
+def _end(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
