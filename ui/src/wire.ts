@@ -255,6 +255,7 @@ export interface Job {
   history: Attempt[];
   schedule: string | null;
   flow: string | null;
+  suspended: string | null;
 }
 
 export interface JobOptions {
@@ -566,7 +567,7 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "stopping" | "unread";
+  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "sleeping" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   worker: string | null;

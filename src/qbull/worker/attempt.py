@@ -33,7 +33,7 @@ from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.history import HistoryKeeper
 from qbull.worker.hung import HungFunctions
-from qbull.worker.job_log import log_end, log_start
+from qbull.worker.job_log import log_start
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
 from qbull.worker.parking import CodeMismatch, ParkedJobs
@@ -180,7 +180,7 @@ class AttemptRunner:
             if job.durable is not None:
                 job.durable.ended()
         except (Interrupted, Suspended) as why:
-            return self._interrupted(delivered, job, why, started)
+            return self._outcomes.interrupted(delivered, job, why, started)
         except CodeMismatch as mismatch:
             error = await self.parked.park(delivered, mismatch)
             return error is None or self._outcomes.failed(delivered, job, task, error, started)
@@ -196,20 +196,6 @@ class AttemptRunner:
         give_way = bool(delivery.lane) and time.perf_counter() - slot.since > self._max_train_seconds
         return self._outcomes.completed(delivered, job, result, started, give_way=give_way)
 
-    def _interrupted(
-        self, delivered: DeliveredJob, job: RunningJob | None, why: Interrupted | Suspended, started: float
-    ) -> bool:
-        """Settle a job that sleeps, or leave it to the worker, which stops and releases the delivery.
-
-        Returns whether its delivery ends with it.
-        """
-        if job is None:
-            return True
-        if isinstance(why, Suspended):
-            return self._outcomes.suspended(delivered, job, why, started)
-        log_end(job, "released", time.perf_counter() - started)
-        return True
-
     async def _failed(
         self,
         slot: Slot,
@@ -224,7 +210,7 @@ class AttemptRunner:
             return self._outcomes.failed(delivered, job, task, error, started)
         if job.durable is not None:
             if job.durable.suspended is not None:
-                return self._interrupted(delivered, job, job.durable.suspended, started)
+                return self._outcomes.suspended(delivered, job, job.durable.suspended, started)
             error = await self._histories.failed(job.durable, slot, error)
         if job.has_output:
             await self._hear_out(slot, job)

@@ -28,7 +28,7 @@ from qbull.worker.hung import OutcomeHolder
 from qbull.worker.job_log import log_end, log_failure
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.settle import Settler
-from qbull.worker.slot import TimedOut
+from qbull.worker.slot import Interrupted, TimedOut
 
 log = logging.getLogger("qbull.worker")
 
@@ -160,6 +160,16 @@ class OutcomeRecorder:
         )
         ending = append_ending(Ending(body.attempt, duration, self._worker, error=reason))
         return self._settlers[delivered.delivery.partition.number].cancelled(delivered, ending)
+
+    def interrupted(
+        self, delivered: DeliveredJob, job: RunningJob | None, why: Interrupted | Suspended, started: float
+    ) -> bool:
+        """Let a job sleep, or leave it to the worker, which stops and releases the delivery."""
+        if job is not None and isinstance(why, Suspended):
+            return self.suspended(delivered, job, why, started)
+        if job is not None:
+            log_end(job, "released", time.perf_counter() - started)
+        return True
 
     def suspended(
         self, delivered: DeliveredJob, job: RunningJob, suspended: Suspended, started: float
