@@ -31,5 +31,5 @@ async def test_python_rest_and_command_line_show_the_same_job(shell: Shell, app:
     assert info is not None
     assert to_plain(info) == rest == printed
     unset = {name for name, value in rest.items() if value is None}
-    assert unset == {"result", "dueAt", "schedule", "flow"}
+    assert unset == {"result", "dueAt", "schedule", "flow", "suspended"}
     assert rest["history"][0]["error"] == "ValueError: no mailbox for ada"
