@@ -98,7 +98,8 @@ async def test_a_spare_process_that_has_died_gets_no_role() -> None:
 
 
 async def test_spare_processes_end_some_time_after_the_last_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qbull.worker.process.starter.SPARE_SECONDS", 0.5)
+    monkeypatch.setattr("qbull.worker.process.starter.SPARE_SECONDS", 5.0)
+    monkeypatch.setattr("qbull.worker.process.starter.SPARE_DELAY_SECONDS", 0.01)
     async with running_starter() as starter:
         starter.keep_spares()
         await eventually(lambda: has_spares(starter))

@@ -23,6 +23,10 @@ SPARE_PROCESS_COUNT = 2
 """Spare processes that wait for a role after a crash."""
 SPARE_SECONDS = 120.0
 """Seconds after the last crash for which spare processes are kept."""
+SPARE_DELAY_SECONDS = 1.0
+"""Seconds without a crash or a start before a spare process starts. If several jobs crash in a row, the
+processes that take over come first.
+"""
 SPARE_STOP_SECONDS = 1.0
 """Seconds in which a spare process has to end."""
 START_BACKOFF = ExponentialBackoff(first_seconds=0.25, max_seconds=30.0)
@@ -44,6 +48,7 @@ class ProcessStarter:
         self._spares: list[WorkerProcess] = []
         self._ending: list[WorkerProcess] = []
         self._spares_until = 0.0
+        self._spares_from = 0.0
         self._starting = BackgroundTasks()
         self._changed = asyncio.Event()
         # The machine is short of memory, processes or files.
@@ -71,7 +76,8 @@ class ProcessStarter:
 
         They start when no other process is starting: they must not slow down the one that takes over now.
         """
-        self._spares_until = time.monotonic() + SPARE_SECONDS
+        now = time.monotonic()
+        self._spares_from, self._spares_until = now + SPARE_DELAY_SECONDS, now + SPARE_SECONDS
         self._changed.set()
 
     def stop(self) -> None:
@@ -83,16 +89,18 @@ class ProcessStarter:
         try:
             while not self._stop.is_set():
                 self._changed.clear()
-                left = self._spares_until - time.monotonic()
-                if left <= 0:
+                now = time.monotonic()
+                pause = self._spares_until - now if now < self._spares_until else None
+                if pause is None:
                     await self._end_spares()
                 elif len(self._spares) < SPARE_PROCESS_COUNT and not self._starting.tasks:
-                    spare = await self._start()
-                    if spare is not None:
-                        self._spares.append(spare)
-                        continue
+                    pause = self._spares_from - now
+                    if pause <= 0:
+                        spare = await self._start()
+                        self._spares += [spare] if spare is not None else []
+                        pause = SPARE_DELAY_SECONDS
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left if left > 0 else None):
+                    async with asyncio.timeout(pause):
                         await self._changed.wait()
         finally:
             await self._end_spares()
@@ -101,6 +109,7 @@ class ProcessStarter:
         try:
             await first_of(child.ready.wait(), child.process.wait())
         finally:
+            self._spares_from = time.monotonic() + SPARE_DELAY_SECONDS
             # The task itself ends a moment later.
             asyncio.get_running_loop().call_soon(self._changed.set)
 
