@@ -194,7 +194,7 @@ async def test_a_run_whose_job_was_handed_over_again_is_refused_before_it_begins
     async def frozen() -> None:
         job = running.get()
         assert job is not None and job.partition is not None
-        await job.partition.release([job.place])
+        await job.partition.release(worker.id, [job.place])
         try:
             await charge(pool)
         except qbull.TakenOver:
@@ -202,7 +202,7 @@ async def test_a_run_whose_job_was_handed_over_again_is_refused_before_it_begins
             raise
 
     await frozen.enqueue()
-    async with app.worker():
+    async with app.worker() as worker:
         await asyncio.wait_for(refused.wait(), 20)
 
     assert effects(bank) == 0

@@ -375,6 +375,14 @@ SABOTEURS = (
         ("tests/store/test_take_over.py",),
     ),
     Saboteur(
+        "a worker gives back what another has",
+        "a worker releases a delivery that a failover has given to another worker",
+        "store/lua/release.lua",
+        "if not seen[ARGV[i]] and is_owned(band, entry) then",
+        "if not seen[ARGV[i]] then",
+        ("tests/store/test_release.py",),
+    ),
+    Saboteur(
         "unknown tasks are buried",
         "a worker buries jobs of tasks it does not know, although another worker knows them",
         "worker/attempt.py",

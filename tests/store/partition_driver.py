@@ -91,7 +91,7 @@ class PartitionDriver:
                 ending = append_ending(Ending(1, 1.0, "w1", error="broken"))
                 outcomes.dead(job.position, job.id, job.record, ending)
             else:
-                await self.partition.release([delivery.position])
+                await self.partition.release("w1", [delivery.position])
         assert outcomes.count == len(ids)
         assert await self.partition.settle(outcomes) == []
 

@@ -140,7 +140,7 @@ async def test_a_marked_job_that_comes_back_is_cancelled(store: Store, way: str,
     await driver.cancel("a1")
 
     if way == "release":
-        await driver.partition.release([delivery.position for delivery in deliveries])
+        await driver.partition.release("w", [delivery.position for delivery in deliveries])
     else:
         await driver.partition.reclaim("w", CRASHED, [delivery.position for delivery in deliveries])
 
@@ -161,7 +161,7 @@ async def test_marked_jobs_of_a_train_that_comes_back_are_cancelled(
     await driver.cancel(*gone.split())
 
     if way == "release":
-        await driver.partition.release([train.position])
+        await driver.partition.release("w", [train.position])
     else:
         await driver.partition.reclaim("w", CRASHED, [train.position])
 

@@ -117,7 +117,7 @@ async def test_a_train_that_is_given_back_twice_in_one_call_goes_back_once(store
     await driver.finish(single)
     [train] = await driver.fetch()
 
-    jobs = await driver.partition.release([train.position, train.position])
+    jobs = await driver.partition.release("w1", [train.position, train.position])
 
     assert jobs == 2
     assert [ids_of(delivery) for delivery in await driver.fetch("w2")] == [["a2", "a3"]]
@@ -130,7 +130,7 @@ async def test_release_counts_nothing_against_a_job(store: Store) -> None:
     await driver.finish(first)
     (train,) = await driver.fetch()
 
-    jobs = await driver.partition.release([train.position])
+    jobs = await driver.partition.release("w1", [train.position])
 
     assert jobs == 2
     (again,) = await driver.fetch()

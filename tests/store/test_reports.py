@@ -144,7 +144,7 @@ async def test_a_refused_outcome_is_not_reported(store: Store) -> None:
     driver = await PartitionDriver.open(store, track=True)
     await driver.enqueue("a")
     [stale] = await driver.fetch()
-    await driver.partition.release([stale.position])
+    await driver.partition.release("w1", [stale.position])
     await told(driver)
 
     assert not await driver.settle(stale, 0, "done")

@@ -49,7 +49,7 @@ async def test_a_job_that_is_elsewhere_by_now_is_left_alone(store: Store) -> Non
         if word:
             await driver.settle(delivery, 0, word)
         else:
-            await driver.partition.release([delivery.position])
+            await driver.partition.release("w1", [delivery.position])
 
     words = await driver.partition.retry("again", [*seen, JobToRetry("nobody", b"f1-0", b"")])
 

@@ -188,7 +188,7 @@ async def work(store: Store) -> None:
         for at in range(len(ids_of(delivery))):
             await driver.settle(delivery, at, "delay" if at else "dead", 1000)
     for delivery in await driver.fetch():
-        await driver.partition.release([delivery.position])
+        await driver.partition.release("w1", [delivery.position])
     for delivery in await driver.fetch():
         await driver.finish(delivery)
     streams = await store.streams([driver.partition])

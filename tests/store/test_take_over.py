@@ -44,7 +44,7 @@ async def test_a_delivery_that_was_released_is_not_taken(store: Store) -> None:
     driver = await PartitionDriver.open(store)
     await driver.enqueue("a")
     (delivery,) = await driver.fetch("holder")
-    await driver.partition.release([delivery.position])
+    await driver.partition.release("holder", [delivery.position])
 
     assert not await driver.partition.take_over(delivery.position, "holder", "taker")
     assert [ids_of(delivery)[0] for delivery in await driver.fetch("other")] == ["a"]

@@ -72,7 +72,7 @@ class BlockedWorker:
             released = 0
             for buffer, delivery in pending:
                 if delivery_key(delivery) not in started[id(buffer)]:
-                    await delivery.partition.release([delivery.position])
+                    await delivery.partition.release(self._worker, [delivery.position])
                     released += 1
         finally:
             await store.close()

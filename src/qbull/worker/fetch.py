@@ -209,7 +209,7 @@ class Fetcher:
 
     async def _give_back(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
-            await delivery.partition.release([delivery.position])
+            await delivery.partition.release(self._worker, [delivery.position])
 
     async def _read_all(self, group: tuple[int, ...], more: deque[int], want: int) -> list[Delivery]:
         streams = {name: stream for number in group for name, stream in self._streams[number].items()}

@@ -36,6 +36,7 @@ class HeldDeliveries:
         background: BackgroundTasks,
     ) -> None:
         self._store = wiring.store
+        self._worker = wiring.worker
         self._outage = wiring.outage
         self._settings = assignment.settings
         self._limiter = limiter
@@ -73,7 +74,8 @@ class HeldDeliveries:
 
         async def release() -> None:
             await self.settlers[delivery.partition.number].flush()
-            await self._outage.retry_until_up(partial(delivery.partition.release, [delivery.position]))
+            give_back = partial(delivery.partition.release, self._worker, [delivery.position])
+            await self._outage.retry_until_up(give_back)
             self.drop(delivery)
 
         self._background.start(release())
@@ -114,7 +116,8 @@ class HeldDeliveries:
         left: list[Delivery] = []
         for number, returned in by_partition.items():
             try:
-                await self.partitions[number].release([delivery.position for delivery in returned])
+                positions = [delivery.position for delivery in returned]
+                await self.partitions[number].release(self._worker, positions)
             except ServerError:
                 left += returned
             else:

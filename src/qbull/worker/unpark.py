@@ -189,4 +189,4 @@ class Unparker:
             mine = await self._store.unparked(partition, self._worker)
         lost = [one for one in mine if one not in self._buffer and delivery_key(one) not in left]
         if lost:
-            await partition.release([delivery.position for delivery in lost])
+            await partition.release(self._worker, [delivery.position for delivery in lost])

@@ -1,16 +1,23 @@
 -- release: give back deliveries that the worker will not finish now. This uses up no attempt. Jobs that were
--- told to stop are cancelled.
+-- told to stop are cancelled. A delivery that is not the worker's is left alone: a failover may have lost
+-- that it was, and another worker may have it by now.
 -- KEYS  base
 -- USES  ready train next_jobs delivery dropped_entries cancel_mark
 -- FLAGS allow-oom
--- ARGV  limit:int failed:int failed_ms:int  … place
+-- ARGV  limit:int failed:int failed_ms:int worker  … place
 --       a place may be named twice: its entry leaves only at the end, and would be found twice
 -- GIVES how many jobs were given back
 local jobs, seen = 0, {}
+
+local function is_owned(band, entry)
+  local pending = redis.pcall('XPENDING', base .. 'ready:' .. band, 'workers', entry, entry, 1, worker)
+  return not pending.err and pending[1] ~= nil
+end
+
 for i = rest, #ARGV do
   local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local ids, lane, record = {}, nil, nil
-  if not seen[ARGV[i]] then ids, lane, record = unsettled(band, entry) end
+  if not seen[ARGV[i]] and is_owned(band, entry) then ids, lane, record = unsettled(band, entry) end
   seen[ARGV[i]] = true
   if ids[1] then
     local free

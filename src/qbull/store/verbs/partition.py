@@ -200,10 +200,10 @@ class Partition(Retriable):
         return Promoted(moved, _seconds(wait_ms), _seconds(tick_ms))
 
     @idempotent
-    async def release(self, positions: Sequence[bytes]) -> int:
-        """Return deliveries that this worker will not finish; returns the number of jobs."""
+    async def release(self, worker: str, positions: Sequence[bytes]) -> int:
+        """Return deliveries that this worker has and will not finish; returns the number of jobs."""
         jobs: int = await self.server.script(
-            "release", self.base, self._limit, *self._keep_failed, *positions
+            "release", self.base, self._limit, *self._keep_failed, worker, *positions
         )
         return jobs
 
