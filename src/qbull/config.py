@@ -71,7 +71,7 @@ class Lane:
     """Limits for each key of a queue, over all workers.
 
     Args:
-        limit: maximum number of jobs of a key that run at a time.
+        limit: maximum number of jobs of a key that run at a time. Jobs that wait for a retry do not count.
         rate: maximum number of jobs of a key that start in a period.
     """
 

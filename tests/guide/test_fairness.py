@@ -90,6 +90,26 @@ async def test_an_urgent_job_overtakes_all_but_what_a_worker_holds(app: qbull.Ap
     assert ran.index("urgent") - came <= 10, "a worker holds about 50 ms of work"
 
 
+async def test_jobs_that_wait_for_a_retry_hold_up_nobody_of_their_tenant(app: qbull.App) -> None:
+    exports = app.queue("exports", lane=qbull.Lane(limit=2), retry=qbull.Retry(delays=(3600,)))
+    ran: list[str] = []
+
+    @exports.task(key="{tenant}")
+    async def export(tenant: str, month: str) -> None:
+        if month == "broken":
+            raise ConnectionError
+        ran.append(month)
+
+    failing = await export.enqueue_many([{"tenant": "acme", "month": "broken"}] * 2)
+    months = [await export.enqueue("acme", f"month {n}") for n in range(5)]
+    async with app.worker():
+        for job in months:
+            await job.result(timeout=20)
+
+    assert sorted(ran) == [f"month {n}" for n in range(5)]
+    assert [await job.state() for job in failing] == ["delayed", "delayed"]
+
+
 async def test_what_was_given_back_does_not_overtake_urgent_jobs_for_long(app: qbull.App) -> None:
     ran: list[str] = []
     sms = app.queue("sms", concurrency=4, rate=qbull.Rate(4, per=0.5))

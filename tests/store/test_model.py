@@ -37,10 +37,19 @@ SHAPES: list[dict[str, Any]] = [
     {"order": "key"},
     {"order": "key", "on_failed": "halt"},
     {"order": "partition"},
+    {"lane": Lane(limit=1)},
     {"lane": Lane(limit=2)},
     {"order": "key", "keep": Keep(completed=0, failed=1000)},
 ]
-NAMES = ["plain", "by key", "by key, halting", "by partition", "two of a key", "by key, none kept"]
+NAMES = [
+    "plain",
+    "by key",
+    "by key, halting",
+    "by partition",
+    "one of a key",
+    "two of a key",
+    "by key, none kept",
+]
 
 
 def is_plain(job: NewJob) -> bool:
@@ -115,6 +124,7 @@ class Engine(RuleBasedStateMachine):
         self.do(self.store.server.call("FLUSHDB"))
         self.driver = self.do(PartitionDriver.open(self.store, **self.shape))
         self.limit = self.driver.settings.lane_limit
+        self.ordered = self.driver.settings.order is not None
         self.halts = self.driver.settings.on_failed == "halt"
         self.keeps = self.driver.settings.keep.completed != 0
         self.enqueue(keys, 5)
@@ -220,7 +230,7 @@ class Engine(RuleBasedStateMachine):
         if lane is None:
             assert len(ids) == 1
             return
-        if self.limit == 1 or self.model.key[ids[0]] == "~after":
+        if self.ordered or self.model.key[ids[0]] == "~after":
             assert lane[: len(ids)] == ids, f"handed over {ids}, but the lane has {lane}"
         else:
             others = sum(self.model.state[id] == "active" or id in self.model.holding for id in lane)
@@ -237,6 +247,7 @@ class Engine(RuleBasedStateMachine):
     def finish_next(self, held: Held, word: str) -> None:
         id = held.ids[held.at]
         delay = 0 if word == "delay_now" else 3_600_000
+        leaves_lane = word == "delay" and not self.ordered and self.model.key[id] not in (None, "~after")
         marked = id in self.model.marked
         self.model.marked.discard(id)
         assert self.do(self.driver.settle(held.delivery, held.at, word.removesuffix("_now"), delay))
@@ -249,21 +260,26 @@ class Engine(RuleBasedStateMachine):
             self.model.end(id, "cancelled", keeps_lane=False)
         elif marked and word.startswith(("delay", "later")):
             self.model.end(id, "cancelled", keeps_lane=False)
-            self.go_back(held)
+            if not leaves_lane:
+                self.go_back(held)
         elif word == "dead":
             halted = self.halts and self.model.key[id] is not None
             self.model.end(id, "failed", keeps_lane=halted)
             if halted:
                 self.go_back(held)
         else:
-            if self.model.key[id] is not None:
+            lane = self.model.lane(id)
+            if lane is not None and leaves_lane:
+                lane.remove(id)
+            elif lane is not None:
                 self.model.holding.add(id)
             if word != "later":
                 self.model.watched.discard(id)
             self.model.state[id] = "delayed"
             if word == "delay_now":
                 self.model.admit(id)
-            self.go_back(held)
+            if not leaves_lane:
+                self.go_back(held)
         if held.at == len(held.ids):
             held.live = False
 
@@ -289,7 +305,7 @@ class Engine(RuleBasedStateMachine):
     def release(self, data: st.DataObject) -> None:
         held = data.draw(st.sampled_from([h for h in self.held if h.live]))
         left = [id for id in held.ids[held.at :] if id not in self.model.marked]
-        assert self.do(self.driver.partition.release([held.delivery.position])) == len(left)
+        assert self.do(self.driver.partition.release(held.worker, [held.delivery.position])) == len(left)
         self.go_back(held)
 
     @rule(worker=WORKERS, seen=st.booleans())

@@ -45,6 +45,7 @@ SHAPES: list[dict[str, Any]] = [
     {"order": "key", "keep": Keep(completed=0, failed=1000)},
     {"order": "key", "on_failed": "halt"},
     {"order": "partition"},
+    {"lane": Lane(limit=1)},
     {"lane": Lane(limit=2)},
     {"keep": Keep(completed=0, failed=1000)},
 ]
@@ -106,14 +107,14 @@ class Model:
         if job.lane is not None and job.ordered:
             self.order[job.lane].append(job)
 
-    def hand_over(self, jobs: list[Job], limit: int) -> None:
+    def hand_over(self, jobs: list[Job], limit: int, *, in_order: bool) -> None:
         for job in jobs:
             assert job.state == "waiting", f"{job.id} was handed over while {job.state}"
         for lane in {job.lane for job in jobs} - {None}:
             mine = [job for job in jobs if job.lane == lane]
             others = self.busy[lane] - {job.id for job in mine}
             assert len(others) < limit, f"{[job.id for job in mine]} were handed over beside {others}"
-            if limit == 1:
+            if in_order:
                 expected = [job.id for job in self.order[lane]]
                 got = [job.id for job in mine if job.ordered]
                 assert got == expected[: len(got)], f"handed over {got}, the lane has {expected}"
@@ -127,9 +128,14 @@ class Model:
             if job.lane is not None:
                 self.busy[job.lane].discard(job.id)
 
-    def wait_for_next_attempt(self, job: Job) -> None:
-        """It keeps its lane busy."""
+    def wait_for_next_attempt(self, job: Job, *, leaves_lane: bool) -> None:
+        """It keeps its lane busy, unless the lane has no order."""
         job.state = "delayed"
+        if leaves_lane and job.lane is not None:
+            self.busy[job.lane].discard(job.id)
+            if job.ordered:
+                self.order[job.lane].remove(job)
+                job.ordered = False
 
     def end(self, job: Job, state: str, *, halts: bool) -> None:
         job.state = state
@@ -231,7 +237,8 @@ class Repartitioned(RuleBasedStateMachine):
         deliveries = self.do(self.store.fetch(streams, worker, count, None))
         for delivery in deliveries:
             jobs = [self.model.jobs[each.id.decode()] for each in delivery.jobs()]
-            self.model.hand_over(jobs, self.limit or 10**9)
+            in_order = self.settings.order is not None
+            self.model.hand_over(jobs, self.limit or 10**9, in_order=in_order)
             self.held.append(Held(worker, number, delivery, jobs))
         return bool(deliveries)
 
@@ -259,10 +266,12 @@ class Repartitioned(RuleBasedStateMachine):
         held.at += 1
         held.live = held.at < len(held.jobs)
         if word.startswith("delay"):
-            self.model.wait_for_next_attempt(job)
+            leaves_lane = word == "delay" and self.settings.order is None
+            self.model.wait_for_next_attempt(job, leaves_lane=leaves_lane)
             if word == "delay_now":
                 job.state = "waiting"
-            self.go_back(held)
+            if not leaves_lane:
+                self.go_back(held)
         elif word == "dead":
             halts = self.halts and job.lane is not None
             self.model.end(job, "failed", halts=halts)
@@ -290,7 +299,7 @@ class Repartitioned(RuleBasedStateMachine):
     def send_round_again(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from([job for job in self.model.jobs.values() if job.state == "failed"]))
         partition, found = self.do(self.clients[0].find(self.settings, job.id))
-        words = self.do(partition.retry(new_token(), [JobToRetry(job.id, found.place, found.again())]))
+        words = self.do(partition.retry(new_token(), [JobToRetry(job.id, found.position, found.again())]))
         assert words == ["retried"]
         job.state = "waiting"
         if not self.halts:
@@ -407,7 +416,7 @@ class Repartitioned(RuleBasedStateMachine):
             if job.state == "failed":
                 partition, found = self.do(self.clients[0].find(self.settings, job.id))
                 assert self.do(
-                    partition.retry(new_token(), [JobToRetry(job.id, found.place, found.again())])
+                    partition.retry(new_token(), [JobToRetry(job.id, found.position, found.again())])
                 ) == ["retried"]
                 job.state = "waiting"
 

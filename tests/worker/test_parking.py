@@ -120,6 +120,64 @@ async def test_a_key_stays_in_order_behind_a_job_that_is_parked_and_other_keys_g
     assert [number for _, key, number in ran if key == "a"] == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_parked_job_leaves_its_slot_in_a_lane_without_an_order(
+    versions: Any, store: Store, limit: int
+) -> None:
+    old = versions("pay", lane=qbull.Lane(limit=limit))
+    both = versions("pay ship", lane=qbull.Lane(limit=limit))
+    for number in range(4):
+        await both.tasks["ship"].enqueue("a", number)
+    for number in range(10):
+        await both.tasks["pay"].enqueue("a", number)
+
+    async with old.worker():
+        await eventually(lambda: has_run(old, 10))
+        assert await is_parked(store, both, 4)
+        async with both.worker():
+            await eventually(lambda: has_run(both, 4))
+
+    assert sorted(both.ran) == [("ship", "a", number) for number in range(4)]
+
+
+async def test_a_parked_job_that_finds_its_lane_full_waits_at_the_head_of_it(
+    versions: Any, store: Store, server_url: str
+) -> None:
+    old, go = versions("pay", lane=qbull.Lane(limit=1)), asyncio.Event()
+    new = qbull.App(server_url, prefix="test")
+    ran: list[str] = []
+    queue = new.queue("shop", lane=qbull.Lane(limit=1))
+
+    @queue.task(name="ship", key="{key}")
+    async def ship(key: str, number: int = 0) -> None:
+        ran.append("ship")
+
+    @queue.task(name="hold", key="{key}")
+    async def hold(key: str, name: str) -> None:
+        ran.append(name)
+        await go.wait()
+
+    async with old.worker():
+        parked = await ship.enqueue("a")
+        await eventually(lambda: is_parked(store, old))
+    for name in ("first", "second", "third"):
+        await hold.enqueue("a", name)
+
+    async with new.worker():
+
+        async def waits_in_lane() -> bool:
+            return ran == ["first"] and not await is_parked(store, old)
+
+        await eventually(waits_in_lane)
+        assert [reason.code for reason in (await parked.why()).reasons] == ["behind"]
+        go.set()
+        await eventually(lambda: has_all(ran, 4))
+    await new.close()
+
+    assert ran[:1] + sorted(ran[1:]) == ["first", "second", "ship", "third"]
+    assert ran.index("ship") < 3
+
+
 async def test_a_parked_job_can_be_cancelled_removed_and_expire(versions: Any, store: Store) -> None:
     old, new = versions("pay"), versions("ship")
 
@@ -250,6 +308,11 @@ async def enqueue_unchecked(version: Version, **arguments: Any) -> Any:
 
 async def is_parked(store: Store, version: Version, jobs: int = 1) -> bool:
     return sum(one.jobs for one in await parked_tasks(store, version.queue.settings)) >= jobs
+
+
+async def has_all(ran: list[str], many: int) -> bool:
+    await asyncio.sleep(0)
+    return len(ran) >= many
 
 
 async def has_run(version: Version, many: int) -> bool:

@@ -7,7 +7,8 @@ A record is a short header, which the Lua scripts read, and a body. `RECORD_HEAD
     byte 2      priority, 1 to 10
     byte 3      flags, the sum of: 1 if the job holds its lane although it is not in the ready stream;
                 2 if its end, 4 if everything that happens to it is reported to PostgreSQL;
-                8 if other jobs of its flow wait for its end, 16 if it waits for others (core/flow.py)
+                8 if other jobs of its flow wait for its end, 16 if it waits for others (core/flow.py);
+                32 if it left its lane to wait and returns to its head, 64 if it never leaves it so
     byte 4      crashes: how many times a worker died while it ran
     byte 5-10   when it was enqueued: milliseconds on the server's clock, big-endian. 0 while the job is in
                 the entry that it was enqueued with, because the id of that entry has the time
@@ -47,6 +48,10 @@ REPORT_END_FLAG, REPORT_ALL_FLAG = 2, 4
 
 HOLDS_LANE_FLAG = 1
 """The job holds its lane although it is not in the ready stream."""
+RETURNS_TO_LANE_FLAG = 32
+"""The job left its lane, which has no order, to wait for its next attempt. It comes first when it returns."""
+KEEPS_LANE_FLAG = 64
+"""The job holds its lane until its next attempt, even if the lane has no order: a later job replaces it."""
 
 
 class HeaderField(NamedTuple):

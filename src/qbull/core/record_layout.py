@@ -11,9 +11,11 @@ from qbull.core.parking import PARKED_DUE_MS, UNPARKED_LEVEL
 from qbull.core.record import (
     ENDING_LENGTH_BYTES,
     HOLDS_LANE_FLAG,
+    KEEPS_LANE_FLAG,
     RECORD_HEADER,
     REPORT_ALL_FLAG,
     REPORT_END_FLAG,
+    RETURNS_TO_LANE_FLAG,
     Ending,
     ExtendedBody,
 )
@@ -34,6 +36,8 @@ LUA_CONSTANTS: dict[str, int | str] = {
     # A larger first byte belongs to no record: it is text that another program has written.
     "MAX_LAYOUT_VERSION": 31,
     "HOLDS_LANE_FLAG": HOLDS_LANE_FLAG,
+    "RETURNS_TO_LANE_FLAG": RETURNS_TO_LANE_FLAG,
+    "KEEPS_LANE_FLAG": KEEPS_LANE_FLAG,
     "REPORT_END_FLAG": REPORT_END_FLAG,
     "REPORT_ALL_FLAG": REPORT_ALL_FLAG,
     "HAS_DEPENDENTS_FLAG": HAS_DEPENDENTS_FLAG,

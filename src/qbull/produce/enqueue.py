@@ -22,6 +22,7 @@ from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
 from qbull.core.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
 from qbull.core.record import (
     DEFAULT_PRIORITY,
+    KEEPS_LANE_FLAG,
     PLAIN_HEADER,
     REPORT_ALL_FLAG,
     REPORT_END_FLAG,
@@ -175,17 +176,21 @@ class Producer:
         if protects:
             body.payload = self.protect(new, body)
         lane = settings.lane_of(key_digest)
-        if window is not None and not lane and window.mode == "after":
-            lane = unique_name_lane(window.name)
-        reports = settings.reports
+        flags = settings.reports
+        if window is not None and window.mode == "after":
+            # The next job has newer arguments, so it waits until this one has ended.
+            if lane:
+                flags |= KEEPS_LANE_FLAG
+            else:
+                lane = unique_name_lane(window.name)
         if options.durability == "outbox":
-            reports |= REPORT_END_FLAG
-        record = pack(body, priority=options.priority, lane=lane, reports=reports)
+            flags |= REPORT_END_FLAG
+        record = pack(body, priority=options.priority, lane=lane, reports=flags)
         job = NewJob(new, options.when, record)
         if id is not None:
             return PlacedJob(number, job, affinity, has_custom_id=True, unique=window)
         is_usual = options.when == 0 and options.priority == DEFAULT_PRIORITY
-        plain = is_usual and not lane and reports < REPORT_ALL_FLAG
+        plain = is_usual and not lane and flags < REPORT_ALL_FLAG
         return PlacedJob(number, job, affinity, plain=plain, unique=window)
 
     def _partition(

@@ -100,8 +100,11 @@ class DeliveredJob(msgspec.Struct, eq=False, gc=False):
         return JobPosition(delivery.position, delivery.lane, delivery.settled_before + self.number, last)
 
 
-async def load_trains(deliveries: list[Delivery]) -> list[Delivery]:
-    """Fetch the records of trains: the entry of a train contains only the ids of its jobs."""
+async def load_trains(deliveries: list[Delivery], *, again: bool = False) -> list[Delivery]:
+    """Fetch the records of trains: the entry of a train contains only the ids of its jobs.
+
+    `again`: the deliveries were made before, and some jobs of a train may be settled.
+    """
     trains: dict[int, list[int]] = {}
     for index, delivery in enumerate(deliveries):
         if delivery.fields[0] == TRAIN_MARK:
@@ -115,17 +118,27 @@ async def load_trains(deliveries: list[Delivery]) -> list[Delivery]:
         records = [record for some in await asyncio.gather(*map(partition.records, parts)) for record in some]
         first = 0
         for index, some in zip(indexes, ids, strict=True):
-            deliveries[index] = _expand_train(deliveries[index], some, records[first : first + len(some)])
+            its_records = records[first : first + len(some)]
+            settled = await _settled_count(deliveries[index]) if again else 0
+            deliveries[index] = _expand_train(deliveries[index], some, its_records, settled)
             first += len(some)
     return deliveries
 
 
-def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes]) -> Delivery:
+async def _settled_count(delivery: Delivery) -> int:
+    """How many jobs of a train are settled (lua/lib/train.lua). One of them may wait for its next attempt."""
+    partition, lane = delivery.partition, delivery.fields[1][:LANE_DIGEST_BYTES]
+    state: bytes | None = await partition.server.call("HGET", partition.base + "trains", lane)
+    place, _, settled = (state or b"").partition(b" ")
+    return int(settled) if settled and place == delivery.position else 0
+
+
+def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes], settled: int) -> Delivery:
     """Put ids and records together. Jobs without a record were settled earlier.
 
     If no job of an entry has a record, another program wrote it; it stays as it is.
     """
-    before = next((n for n, record in enumerate(records) if record), None)
+    before = next((n for n in range(settled, len(records)) if records[n]), None)
     if before is None:
         return delivery
     fields = [part for pair in zip(ids[before:], records[before:], strict=True) for part in pair]

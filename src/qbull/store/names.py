@@ -36,6 +36,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
                                    time
       rate:<digest>       string   the starts of a lane in the last window of its rate; expires with the
                                    window
+      rated               string   exists while these starts count in the next partitions of the lanes;
+                                   expires with the window
       lease               hash     owner, epoch, since: the only reader of the partition; only with sharing
                                    "leased"
       reports             stream   job events for PostgreSQL, up to a million entries; emptied by the

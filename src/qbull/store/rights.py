@@ -57,6 +57,7 @@ _MOVE_VERBS = (
         "move_free_all_lanes",
         "drain_status",
         "move_erase",
+        "set_flag",
     ),
 )
 _REGISTER_VERBS = ("register", "queue_register")
@@ -124,7 +125,7 @@ _WORKER_ROLE = AclRole(
         *("health_report", "lost_workers"),
     ),
     commands=(
-        *("hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
+        *("get", "hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
         *("xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),

@@ -235,7 +235,7 @@ class Store(Retriable):
             for entry, fields in entries
             if fields is not None
         ]
-        return await load_trains(deliveries)
+        return await load_trains(deliveries, again=again)
 
     async def fetch_some(self, streams: dict[bytes, ReadyStream], worker: str, count: int) -> list[Delivery]:
         """Fetch up to `count` entries in total, from the first streams first. Does not wait."""
@@ -259,6 +259,8 @@ class Store(Retriable):
     ) -> list[Delivery]:
         """Take up to `count` parked jobs with these needs. If the reply is lost, `unparked` finds them.
 
+        A job whose lane has no room waits at the head of its lane instead.
+
         Args:
             partition: The partition.
             worker: The worker that takes them.
@@ -267,8 +269,8 @@ class Store(Retriable):
             min_age: Seconds for which a job must have been parked.
         """
         asked, level = time.monotonic(), UNPARKED_LEVEL
-        age_ms = int(min_age * 1000)
-        reply = await self.server.script("unpark", partition.base, worker, count, age_ms, *needs)
+        limit, age_ms = partition.settings.lane_limit, int(min_age * 1000)
+        reply = await self.server.script("unpark", partition.base, limit, worker, count, age_ms, *needs)
         return [
             Delivery(partition, level, entry, fields, level.encode() + entry, asked)
             for entry, fields in zip(reply[::2], reply[1::2], strict=True)

@@ -90,7 +90,7 @@ class AttemptRunner:
         # The quarantine process leaves the jobs behind a suspect to others.
         quarantined = wiring.link is not None and self._suspects is None
         self._max_train_seconds = 0.0 if quarantined else MAX_TRAIN_SECONDS
-        self._start_check = StartCheck(settings, wiring.outage)
+        self._start_check = StartCheck(settings, wiring.store, wiring.outage)
         self._load_dependencies = DependencyLoader(assignment.results, assignment.codecs, wiring.outage)
         self._has_limits = False
         self._marks: CancelMarks = {}
@@ -182,8 +182,8 @@ class AttemptRunner:
         except (Interrupted, Suspended) as why:
             return self._outcomes.interrupted(delivered, job, why, started)
         except CodeMismatch as mismatch:
-            error = await self.parked.park(delivered, mismatch)
-            return error is None or self._outcomes.failed(delivered, job, task, error, started)
+            fail = partial(self._outcomes.failed, delivered, job, task, started=started)
+            return await self.parked.park(delivered, mismatch, fail)
         except Exception as error:
             return await self._failed(slot, delivered, job, task, error, started)
         finally:

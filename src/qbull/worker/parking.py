@@ -1,15 +1,17 @@
 """Parking: jobs that this worker's code cannot run wait for a worker whose code can.
 
 In a rolling deploy two versions of the code serve a queue. A worker parks a job if it does not know the task,
-or if the arguments do not fit. A parked job has used no attempt, keeps its place in its lane and costs
-nothing until a worker takes it whose code meets its need (unpark.py). If no live worker has code that fits
-the arguments, the job fails after some seconds.
+or if the arguments do not fit. A parked job has used no attempt and costs nothing until a worker takes it
+whose code meets its need (unpark.py). It keeps its place in an ordered lane; in a lane without an order it
+leaves its slot to others. If no live worker has code that fits the arguments, the job fails after some
+seconds.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from qbull.core.outcome import Undeliverable
 from qbull.core.parking import CodeNeed, TaskSignatures
@@ -47,8 +49,10 @@ class ParkedJobs:
         self._live_until = 0.0
         self._logged: set[str] = set()
 
-    async def park(self, delivered: DeliveredJob, mismatch: CodeMismatch) -> Undeliverable | None:
-        """Park a job. Returns the error if it has to fail.
+    async def park(
+        self, delivered: DeliveredJob, mismatch: CodeMismatch, fail: Callable[[Undeliverable], bool]
+    ) -> bool:
+        """Park a job, or let it `fail`. Returns whether its delivery ends with it.
 
         If no live worker has other code for its task, it is parked once all the same: such a worker may be
         about to start. Workers take it again after a grace, and then it fails.
@@ -59,14 +63,13 @@ class ParkedJobs:
             waited = bool(need.refused) and need.refused <= before.refused
             need = CodeNeed(need.task, need.refused | before.refused)
             if waited and need.is_hopeless(await self.live_code()):
-                return Undeliverable(f"{mismatch}; no live worker of the queue has code that fits")
+                return fail(Undeliverable(f"{mismatch}; no live worker of the queue has code that fits"))
         if need.task not in self._logged:
             self._logged.add(need.task)
             log.warning(
                 'queue "%s": %s; its jobs wait for a worker whose code can run them', self._queue, mismatch
             )
-        self._settlers[delivered.delivery.partition.number].park(delivered, need.pack())
-        return None
+        return self._settlers[delivered.delivery.partition.number].park(delivered, need.pack())
 
     async def live_code(self) -> list[TaskSignatures]:
         """The tasks that the live workers of the queue can run."""

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from qbull.core.record import KEEPS_LANE_FLAG
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.delivery import DeliveredJob, Delivery
 from qbull.store.verbs.confirmed_order import settle_confirmed
@@ -59,6 +60,7 @@ class Settler:
         self._confirmed = confirmed
         self._outage = outage
         self._settled = settled
+        self._ordered = partition.settings.order is not None
         self._halts = partition.settings.on_failed == "halt"
         self._waiting: deque[OutcomeBatch] = deque()
         self._sending: asyncio.Task[None] | None = None
@@ -104,9 +106,7 @@ class Settler:
         """Record a failed attempt: the job runs again after the delay, with this record."""
         batch = self._batch()
         batch.outcomes.delay(delivered.position, delivered.id, record, milliseconds)
-        # The rest of a train waits with it.
-        batch.ended.append(delivered.delivery)
-        return True
+        return self._waits(batch, delivered, leaves_slot=milliseconds > 0)
 
     def postpone(self, delivered: DeliveredJob, milliseconds: int) -> bool:
         """Put off a job that was not started."""
@@ -131,7 +131,13 @@ class Settler:
         """Let a job wait for a worker whose code can run it."""
         batch = self._batch()
         batch.outcomes.park(delivered.position, delivered.id, delivered.record, need)
-        # The rest of a train waits with it.
+        return self._waits(batch, delivered, leaves_slot=True)
+
+    def _waits(self, batch: OutcomeBatch, delivered: DeliveredJob, *, leaves_slot: bool) -> bool:
+        """A job of a train waits: the rest waits with it, unless it leaves its slot to them (settle.lua)."""
+        goes_on = leaves_slot and not self._ordered and not delivered.record[2] & KEEPS_LANE_FLAG
+        if goes_on and not delivered.position.last:
+            return False
         batch.ended.append(delivered.delivery)
         return True
 

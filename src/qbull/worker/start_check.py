@@ -14,10 +14,13 @@ from math import inf
 from typing import NamedTuple
 
 from qbull.config import QueueSettings
+from qbull.core.layout import GENERATION_SPAN_PARTITIONS
 from qbull.core.record import crashes_of, created_ms_of, expires_ms, lane_of
 from qbull.errors import ServerError
+from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker.current import RunningJob, entry_ms
+from qbull.worker.older_starts import OlderStarts
 from qbull.worker.outage import Outage
 
 START_LEAD_SECONDS = 0.03
@@ -38,8 +41,9 @@ class StartDecision(NamedTuple):
 class StartCheck:
     """For one queue."""
 
-    def __init__(self, settings: QueueSettings, outage: Outage) -> None:
+    def __init__(self, settings: QueueSettings, store: Store, outage: Outage) -> None:
         self.rate = settings.lane.rate if settings.lane is not None else None
+        self._older_starts = OlderStarts(store, settings)
         self._outage = outage
 
     async def __call__(self, partition: Partition, job: RunningJob, unused: int = 0) -> StartDecision:
@@ -51,8 +55,12 @@ class StartCheck:
         lane = lane_of(job.record)
         rate = self.rate if lane else None
         while ends or rate is not None:
+            older: list[bytes] = []
+            if rate is not None and partition.number >= GENERATION_SPAN_PARTITIONS:
+                read = partial(self._older_starts.logs, partition, lane, rate)
+                older = await self._outage.retry_until_up(read)
             sent = time.monotonic()
-            ask = partial(partition.start, ends, lane, rate, unused)
+            ask = partial(partition.start, ends, lane, rate, unused, older)
             answer = await self._outage.retry_until_up(ask)
             if answer is None:
                 return StartDecision(None)

@@ -19,7 +19,8 @@ checks that every script has the keys and arguments of its `NEEDS`:
 A library file collects its changes. Its `COMMIT` names the functions that write them, and the loader makes
 one `commit()` out of those of all files, in the order of `COMMIT_STEPS`. A verb calls it once, at its end.
 
-The library `record_layout` has no file: it is the constants of core/record_layout.py.
+The library `record_layout` has no file: it is the constants of core/record_layout.py. The loader writes their
+values into the text, because a Lua function has at most 200 local names.
 
 Scripts are called by digest, so two versions of qbull can share a server during a rolling deploy.
 """
@@ -37,6 +38,7 @@ from importlib.resources.abc import Traversable
 from qbull.core.record_layout import LUA_CONSTANTS
 
 _HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS|COMMIT)\s+(.*)$")
+_CONSTANT_PATTERN = re.compile(rf"\b(?:{'|'.join(LUA_CONSTANTS)})\b")
 _LUA_FOLDER = files("qbull.store").joinpath("lua")
 
 RECORD_LAYOUT = "record_layout"
@@ -110,10 +112,9 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
     lines += [f"local {short} = {keys[0]} .. '{short}'" for short in names]
     lines += _argument_lines(header)
     texts = [text for text, _ in libraries.values()]
-    if RECORD_LAYOUT in libraries:
-        lines += _constants(*texts, body)
     commit = _commit(name, body, (needs for _, needs in libraries.values()))
-    source = "\n".join([*lines, *texts, *commit, body])
+    text = "\n".join([*texts, *commit, body])
+    source = "\n".join([*lines, _with_constants(text) if RECORD_LAYOUT in libraries else text])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -143,14 +144,15 @@ def _libraries(
     return found
 
 
-def _constants(*texts: str) -> list[str]:
-    """The constants of the record's layout that these texts use."""
-    used = {word for text in texts for word in re.findall(r"\b[A-Z_]+\b", re.sub("--.*", "", text))}
-    return [
-        f"local {name} = {value if isinstance(value, int) else repr(value)}"
-        for name, value in LUA_CONSTANTS.items()
-        if name in used
-    ]
+def _with_constants(text: str) -> str:
+    """The text with the values of the record's layout in place of their names, except in comments."""
+
+    def value(match: re.Match[str]) -> str:
+        constant = LUA_CONSTANTS[match[0]]
+        return str(constant) if isinstance(constant, int) else repr(constant)
+
+    lines = (line.partition("--") for line in text.splitlines())
+    return "\n".join(_CONSTANT_PATTERN.sub(value, code) + mark + comment for code, mark, comment in lines)
 
 
 def _commit(name: str, body: str, libraries: Iterable[dict[str, str]]) -> list[str]:

@@ -3,7 +3,7 @@
 -- the `letters` newest dead letters for halted lanes.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed bands lease failed schedules kept
+-- NAMES index delayed lanes bands lease failed schedules kept
 -- USES  clock record msgpack
 -- ARGV  old_ms:int looks:int letters:int
 --       old_ms: the readers of a stream are listed if its oldest job has waited for so long
@@ -82,17 +82,26 @@ local function first_failure(record)
   return integer_at(record, behind_value(record, (first_value(record, attempt))))
 end
 
+-- A lane is blocked if jobs wait in its list, and every job outside the list waits for its next attempt.
 local blocked = {}
 if tonumber(redis.call('HGET', kept, 'lanes') or 0) > 0 then
   local ids = redis.call('ZRANGE', delayed, 0, looks - 1)
   local places = ids[1] and redis.call('HMGET', index, unpack(ids)) or {}
+  local retries = {}
   for _, place in ipairs(places) do
     local record = place and string.sub(place, 2) or ''
     local lane = holds_lane(record) and lane_of(record)
-    local behind = lane and redis.call('LLEN', base .. 'lane:' .. lane) or 0
-    local since = behind > 0 and first_failure(record) or 0
+    local since = lane and first_failure(record) or 0
     if since > 0 then
-      blocked[#blocked + 1] = since
+      local of_lane = retries[lane] or {jobs = 0, since = since}
+      retries[lane] = {jobs = of_lane.jobs + 1, since = math.min(of_lane.since, since)}
+    end
+  end
+  for lane, waiting in pairs(retries) do
+    local behind = redis.call('LLEN', base .. 'lane:' .. lane)
+    local admitted = tonumber(redis.call('HGET', lanes, lane) or 0)
+    if behind > 0 and waiting.jobs == admitted - behind then
+      blocked[#blocked + 1] = waiting.since
       blocked[#blocked + 1] = behind
     end
   end

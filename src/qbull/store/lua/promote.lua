@@ -1,5 +1,6 @@
--- promote: move due delayed jobs to ready. A job that held its lane comes first in it, any other joins its
--- end. In a closed partition only jobs that hold their lane are moved; the others are left to the mover.
+-- promote: move due delayed jobs to ready. A job that held its lane runs next in it. A job that left its lane
+-- to wait comes first in its list, any other job joins its end. In a closed partition only jobs that hold
+-- their lane are moved; the others are left to the mover.
 -- It also cancels expired jobs, and deletes finished jobs that are too old or too many.
 -- KEYS  base
 -- NAMES delayed schedules expiring
@@ -69,7 +70,7 @@ if next_due == 0 then
     elseif record == '' then
       forget(id)
     else
-      admit(id, record)
+      admit(id, record, has_flag(record, RETURNS_TO_LANE_FLAG))
     end
     if not closed or record ~= '' and holds_lane(record) then moved_on[#moved_on + 1] = id end
   end

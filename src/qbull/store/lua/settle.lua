@@ -5,7 +5,9 @@
 -- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery
 -- USES  dropped_entries extras stats finish cancel_mark parking
 -- FLAGS allow-oom
--- ARGV  limit:int halt:int completed:int completed_ms:int failed:int failed_ms:int singles:int members:int  …
+-- ARGV  limit:int ordered:int halt:int completed:int completed_ms:int failed:int failed_ms:int
+-- ARGV  singles:int members:int  …
+--       ordered: 1 if the jobs of a lane run in order. A job then holds its lane until its next attempt
 --       singles (a number of arguments): band, how many, their entries, and for each
 --         id, record with ending: completed jobs that were alone in their entry
 --       members (likewise): lane, state, next, how many, and for each id, record with ending: completed
@@ -43,6 +45,13 @@ end
 local function leave_lane(lane, is_last)
   counts[lane] = lane_count(lane) - 1
   if is_last then free_lane(lane) end
+end
+
+-- Without an order, a job that waits for its next attempt or for a worker's code leaves its slot to others of
+-- its lane. One that waits for the rate of its lane stays: the others have no starts either.
+local function gives_up_slot(lane, word, record, detail)
+  if ordered == 1 or #lane == SINGLE_LANE_BYTES or has_flag(record, KEEPS_LANE_FLAG) then return false end
+  return word == 'park' or (word == 'delay' and tonumber(detail) > 0)
 end
 
 do -- read all lanes and trains at once
@@ -149,11 +158,14 @@ for i = others_at, #ARGV, 8 do
   else
     local sleeps = word == 'sleep' or word == 'pass'
     local delays = word == 'delay' or word == 'later' or word == 'park' or sleeps
-    local keeps_lane = lane and (delays or (word == 'dead' and halt == 1)) and word ~= 'pass'
+    local leaves = lane and delays and gives_up_slot(lane, word, record, detail)
+    local keeps_lane = lane and not leaves and (delays or (word == 'dead' and halt == 1)) and word ~= 'pass'
     local stops = delays and mark_of(id)
     if marked then redis.call('HDEL', cancelling, id) end
     record = stamped(record, entry)
-    if lane and is_record(record) then record = holding(record, keeps_lane) end
+    if lane and is_record(record) then
+      record = with_flag(holding(record, keeps_lane), RETURNS_TO_LANE_FLAG, leaves)
+    end
     if in_train then
       behind = behind - 1
       if keeps_lane and not is_last then
@@ -193,7 +205,7 @@ for i = others_at, #ARGV, 8 do
         add_ready(band_of(record), id, record, entry)
       end
     end
-    if lane and (stops or not keeps_lane) then leave_lane(lane, stops or is_last) end
+    if lane and (stops or not keeps_lane) then leave_lane(lane, is_last or (stops and keeps_lane)) end
     if is_last or keeps_lane or not lane then drop_entry(band, entry) end
   end
 end

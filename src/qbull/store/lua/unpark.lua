@@ -1,27 +1,50 @@
 -- unpark: hand parked jobs to a worker whose code can run them, the oldest first. They do not go through a
--- stream that other workers read: these would hand them back.
+-- stream that other workers read: these would hand them back. A job that left its lane while it was parked,
+-- and finds no room there, waits at the head of the lane instead.
 -- KEYS  base
 -- NAMES delayed
--- USES  clock record_layout index parking
+-- USES  clock record_layout record index tell lane parking
 -- FLAGS allow-oom
--- ARGV  worker most:int min_age_ms:int  … need
+-- ARGV  limit:int worker most:int min_age_ms:int  … need
 --       min_age_ms: only jobs that have been parked for so long
 -- GIVES entry, {id, record} of each delivery
-local stream, added = base .. 'ready:' .. UNPARKED_BAND, 0
-for i = rest, #ARGV do
-  local list, until_ms = base .. 'parked:' .. ARGV[i], string.format('%.0f', now_ms - min_age_ms)
-  local ids = added < most
-    and redis.call('ZRANGE', list, '-inf', until_ms, 'BYSCORE', 'LIMIT', 0, most - added) or {}
-  local records = records_of(ids)
-  for n, id in ipairs(ids) do
-    leave_parking(id)
-    redis.call('ZREM', delayed, id)
-    put(id, 'r' .. UNPARKED_BAND .. redis.call('XADD', stream, '*', id, records[n]))
+local MAX_RETURNED = 500
+local stream, added, returned = base .. 'ready:' .. UNPARKED_BAND, 0, 0
+local until_ms = string.format('%.0f', now_ms - min_age_ms)
+
+-- In a closed partition, jobs that do not hold their lane are left to the mover.
+local function stays(record) return is_closed() and lane_of(record) and not holds_lane(record) end
+
+local function take(id, record)
+  leave_parking(id)
+  redis.call('ZREM', delayed, id)
+  local lane = not holds_lane(record) and lane_of(record)
+  record = with_flag(record, RETURNS_TO_LANE_FLAG, false)
+  local is_full = lane and not enter_lane(lane)
+  -- A job that must have a certain age is taken to fail. It does not run, so its lane needs no room for it.
+  if is_full and (min_age_ms == 0 or redis.call('SISMEMBER', base .. 'held', lane) == 1) then
+    wait_in_lane(lane, id, record, true)
+    returned = returned + 1
+  else
+    put(id, 'r' .. UNPARKED_BAND .. redis.call('XADD', stream, '*', id, record))
     added = added + 1
   end
 end
-if added == 0 then return {} end
+
+for i = rest, #ARGV do
+  local list, left, ids = base .. 'parked:' .. ARGV[i], 0, nil
+  repeat
+    local room = math.min(most - added, MAX_RETURNED - returned)
+    ids = room > 0 and redis.call('ZRANGE', list, '-inf', until_ms, 'BYSCORE', 'LIMIT', left, room) or {}
+    local records = records_of(ids)
+    for n, id in ipairs(ids) do
+      if stays(records[n]) then left = left + 1 else take(id, records[n]) end
+    end
+  until not ids[1]
+  if returned >= MAX_RETURNED then tell('bell', 'task ' .. string.match(ARGV[i], '^[^\n]*')) end
+end
 commit()
+if added == 0 then return {} end
 redis.pcall('XGROUP', 'CREATE', stream, 'workers', '0')
 local found = {}
 for _, entry in ipairs(redis.call('XREADGROUP', 'GROUP', 'workers', worker, 'STREAMS', stream, '>')[1][2]) do

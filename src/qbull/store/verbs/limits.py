@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.rate import Rate
+from qbull.store.retry import idempotent
 from qbull.store.store import Store
+from qbull.store.verbs.partition import Partition
 
 
 class StartToken(NamedTuple):
@@ -102,3 +104,10 @@ async def slot_holders(store: Store, queue: str) -> list[str]:
     """The workers that use slots or wait for some."""
     names = await store.server.call("HKEYS", store.names.queue(queue) + "places")
     return [name.decode() for name in names]
+
+
+@idempotent
+async def lane_starts(partition: Partition, lane: bytes) -> bytes:
+    """The starts of a lane in the last window of its rate, as lua/lib/rate.lua logs them; empty if none."""
+    log: bytes | None = await partition.server.call("GET", partition.base.encode() + b"rate:" + lane)
+    return log or b""

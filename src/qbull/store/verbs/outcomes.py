@@ -39,9 +39,8 @@ class PartitionOutcomes:
         self.singles: dict[str, tuple[list[bytes], list[bytes]]] = {}
         self.trains: dict[bytes, tuple[JobPosition, list[bytes]]] = {}
         self.ended: dict[bytes, bytes] = {}  # trains, and "-" if the rest goes back
-        self.broken: set[bytes] = (
-            set()
-        )  # those with a dead or cancelled one: what comes after is settled after it
+        # Trains with a job that did not complete. The outcomes of its later jobs are settled after it.
+        self.broken: set[bytes] = set()
         self.others: list[bytes | str | int] = []
 
     def done(self, level: str, entry: bytes, id: bytes, record_with_ending: bytes) -> None:
@@ -85,6 +84,7 @@ class PartitionOutcomes:
 
     def delay(self, position: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
         self.count += 1
+        self.broken.add(position.delivery)
         self._other(position, id, "delay", record, milliseconds)
 
     def postpone(self, position: JobPosition, id: bytes, record: bytes, milliseconds: int) -> None:
@@ -102,6 +102,7 @@ class PartitionOutcomes:
 
     def park(self, position: JobPosition, id: bytes, record: bytes, need: str) -> None:
         self.count += 1
+        self.broken.add(position.delivery)
         self._other(position, id, "park", record, need)
 
     def _other(

@@ -85,6 +85,7 @@ class Partition(Retriable):
         self._without_retry: Self | None = None
         keep = settings.keep
         self._limit = settings.lane_limit
+        self._ordered = int(settings.order is not None)
         self._halt = int(settings.on_failed == "halt")
         self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
         self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
@@ -176,7 +177,7 @@ class Partition(Retriable):
     def settle_arguments(self, outcomes: PartitionOutcomes) -> list[str | bytes | int]:
         """The arguments of lua/settle.lua."""
         keep = (*self._keep_completed, *self._keep_failed)
-        return [self._limit, self._halt, *keep, *outcomes.arguments()]
+        return [self._limit, self._ordered, self._halt, *keep, *outcomes.arguments()]
 
     @idempotent
     async def promote(
@@ -282,15 +283,16 @@ class Partition(Retriable):
 
     @idempotent
     async def start(
-        self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int
+        self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int, older: Sequence[bytes] = ()
     ) -> tuple[int, int] | None:
         """Milliseconds until a job may start, and its start token or 0; None if it has expired.
 
         `expires_ms` is a time or 0. `unused` is a start token that was taken before and not used, or 0.
+        `older` has the logs of the lane's starts in earlier partitions.
         """
         limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
         word, wait_ms, noted = await self.server.script(
-            "start_check", self.base, expires_ms, lane, *limits, unused, 1
+            "start_check", self.base, expires_ms, lane, *limits, unused, 1, *older
         )
         return None if word == b"expired" else (wait_ms, noted)
 

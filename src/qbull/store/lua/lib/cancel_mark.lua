@@ -3,7 +3,7 @@
 -- again. If no job of the partition has extras, no mark is read.
 -- NEEDS base
 -- NAMES cancelling
--- USES  record index lane finish
+-- USES  record_layout record index lane finish
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local marked = has_extras and redis.call('EXISTS', cancelling) == 1
 
@@ -22,7 +22,8 @@ local function mark_of(id)
 end
 
 local function finish_cancelled(id, record, ending)
-  finish('cancelled', {id, holding(record, false) .. ending}, 1, 2)
+  record = with_flag(holding(record, false), RETURNS_TO_LANE_FLAG, false)
+  finish('cancelled', {id, record .. ending}, 1, 2)
 end
 
 -- The ids of a returned delivery without the marked jobs, which are cancelled here. If none are left, also

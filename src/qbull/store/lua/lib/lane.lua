@@ -1,7 +1,9 @@
 -- lane: the jobs that share a key.
--- `lanes` counts the unsettled jobs that a lane has admitted: those in ready streams, those that wait for
--- their next attempt, and those in the lane's list. At most `limit` of them are outside the list. 0 means no
--- limit, so a queue that gave up its order still empties the lists it had.
+-- `lanes` counts the unsettled jobs that a lane has admitted: those in ready streams, those in the lane's
+-- list, and those that hold their lane while they wait. At most `limit` of them are outside the list. 0 means
+-- no limit, so a queue that gave up its order still empties the lists it had.
+-- With an order, a job holds its lane until its next attempt. Without one it leaves the lane when it starts
+-- to wait, and returns to the head of the list (settle.lua).
 -- A lane of SINGLE_LANE_BYTES has one job outside the list, whatever the queue's limit, and sends no trains.
 -- In a partition of a later generation (core/layout.py), a lane is held while older partitions may have jobs
 -- of it: all its jobs stay in its list until the mover (store/verbs/move.py) has found none in the older
@@ -11,7 +13,7 @@
 -- USES  clock stamp record_layout record index tell ready train
 -- COMMIT write_lanes
 local counts = {}
-local joining = {}
+local joining, returning = {}, {}
 
 local function lane_list(lane) return base .. 'lane:' .. lane end
 
@@ -30,7 +32,12 @@ end
 
 local function write_joining()
   for lane, ids in pairs(joining) do in_chunks('RPUSH', lane_list(lane), ids) end
-  joining = {}
+  for lane, ids in pairs(returning) do
+    local reversed = {}
+    for i = #ids, 1, -1 do reversed[#reversed + 1] = ids[i] end
+    in_chunks('LPUSH', lane_list(lane), reversed)
+  end
+  joining, returning = {}, {}
 end
 
 local function write_lanes()
@@ -85,25 +92,34 @@ local function leave_to_mover(id, record)
   tell_mover()
 end
 
-local function admit(id, record)
-  if places[MARK] ~= false and is_closed() then return leave_to_mover(id, record) end
-  local lane = lane_of(record)
-  if lane then
-    local count = lane_count(lane) + 1
-    counts[lane] = count
-    local most = #lane == SINGLE_LANE_BYTES and 1 or limit
-    local may_be_held = is_later_generation ~= false and places[MARK] ~= 'clear'
-    if most > 0 and (count > most or (may_be_held and is_held(lane, count - 1))) then
-      local ids = joining[lane]
-      if not ids then
-        ids = {}
-        joining[lane] = ids
-      end
-      ids[#ids + 1] = id
-      put(id, 'l' .. stamped(record))
-      behind = behind + 1
-      return
-    end
+-- Count a job that comes to a lane. Returns whether the lane has room for it outside the list.
+local function enter_lane(lane)
+  local count = lane_count(lane) + 1
+  counts[lane] = count
+  local most = #lane == SINGLE_LANE_BYTES and 1 or limit
+  if most == 0 then return true end
+  local may_be_held = is_later_generation ~= false and places[MARK] ~= 'clear'
+  return count <= most and not (may_be_held and is_held(lane, count - 1))
+end
+
+-- The job waits in the list of its lane: at the end, or before all others if it returns.
+local function wait_in_lane(lane, id, record, returns)
+  local lists = returns and returning or joining
+  local ids = lists[lane]
+  if not ids then
+    ids = {}
+    lists[lane] = ids
   end
+  ids[#ids + 1] = id
+  put(id, 'l' .. stamped(record))
+  behind = behind + 1
+end
+
+-- The job may run as soon as its lane has room. `returns`: it left its lane to wait, and comes first in it.
+local function admit(id, record, returns)
+  if places[MARK] ~= false and is_closed() then return leave_to_mover(id, record) end
+  if returns then record = with_flag(record, RETURNS_TO_LANE_FLAG, false) end
+  local lane = lane_of(record)
+  if lane and not enter_lane(lane) then return wait_in_lane(lane, id, record, returns) end
   add_ready(band_of(record), id, record)
 end

@@ -1,5 +1,5 @@
 -- parking: jobs that wait for a worker whose code can run them. A parked job has the place of a delayed one
--- and is due at PARKED_DUE, so it keeps its place in its lane.
+-- and is due at PARKED_DUE. If its lane has an order, it keeps its place there.
 --   parked         what these jobs need (core/parking.py): a task, and the signatures that did not fit
 --   parked:<need>  since when they are parked, in ms → job id
 -- NEEDS base

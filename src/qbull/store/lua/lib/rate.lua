@@ -5,8 +5,7 @@
 -- USES  clock
 local BUCKETS = 128
 
-local function read_log(name, window_ms)
-  local text = redis.call('GET', name) or ''
+local function parse_log(text, window_ms)
   local furthest = now_ms + window_ms -- the clock may have been set back
   local log = {latest = math.min(tonumber(string.match(text, '^%d+') or 0), furthest), used = 0}
   for time, starts in string.gmatch(text, '(%d+):(%d+)') do
@@ -16,6 +15,18 @@ local function read_log(name, window_ms)
       log.used = log.used + starts
     end
   end
+  return log
+end
+
+local function read_log(name, window_ms) return parse_log(redis.call('GET', name) or '', window_ms) end
+
+-- The starts of two logs together. Neither of them changes.
+local function joined_logs(one, other)
+  local log = {latest = math.max(one.latest, other.latest), used = one.used + other.used}
+  for _, some in ipairs({one, other}) do
+    for _, starts in ipairs(some) do log[#log + 1] = starts end
+  end
+  table.sort(log, function(a, b) return a[1] < b[1] end)
   return log
 end
 

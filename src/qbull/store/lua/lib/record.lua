@@ -36,11 +36,13 @@ local function holds_lane(record)
   return is_record(record) and has_flag(record, HOLDS_LANE_FLAG)
 end
 
-local function holding(record, yes)
-  local flags = string.byte(record, FLAGS_AT)
-  flags = flags - flags % 2 + (yes and HOLDS_LANE_FLAG or 0)
+local function with_flag(record, flag, yes)
+  if has_flag(record, flag) == (yes and true or false) then return record end
+  local flags = string.byte(record, FLAGS_AT) + (yes and flag or -flag)
   return string.sub(record, 1, FLAGS_AT - 1) .. string.char(flags) .. string.sub(record, FLAGS_AT + 1)
 end
+
+local function holding(record, yes) return with_flag(record, HOLDS_LANE_FLAG, yes) end
 
 local function crashes_of(record)
   return string.byte(record, CRASHES_AT)
