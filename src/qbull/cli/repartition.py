@@ -58,7 +58,7 @@ def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool)
 
 async def _watch(target: Target, queue: Queue) -> None:
     """Show how much is left until the old partitions are empty, and help to move it."""
-    moves = PartitionMoves(target.app._client().store, queue.settings)
+    moves = PartitionMoves(target.app._client().store, queue.settings, target.app.durability)
     with _RepartitionProgress(queue.name) as display:
         while True:
             await moves.all_steps()

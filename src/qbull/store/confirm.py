@@ -97,11 +97,26 @@ class ConfirmedServer:
             except NotConfirmed as error:
                 raise ServerAway(error.fact) from None
 
+    async def read(self, key: str, *command: CommandArgument) -> Any:
+        """Run a command that reads, and answer when everything that it has seen is confirmed.
+
+        Raises ServerAway if that is not the case within a moment.
+        """
+        run = partial(self._run_and_confirm, key, command, timeout=0.0)
+        try:
+            return await self._server.converse(key, run)
+        except NotConfirmed as error:
+            raise ServerAway(error.fact) from None
+
     async def _run(self, key: str, *command: CommandArgument) -> Any:
         return await self._server.converse(key, partial(self._run_and_confirm, key, command))
 
     async def _run_and_confirm(
-        self, key: str, command: tuple[CommandArgument, ...], conversation: Conversation
+        self,
+        key: str,
+        command: tuple[CommandArgument, ...],
+        conversation: Conversation,
+        timeout: float = CONFIRM_TIMEOUT_SECONDS,
     ) -> Any:
         links = await self._check_profile(conversation)
         if isinstance(links, UnmetRequirement):
@@ -109,7 +124,7 @@ class ConfirmedServer:
         if not self.waits:
             return await conversation.call(*command)
         reply = await self._run_with_mark(key, command, conversation)
-        await self._wait(conversation, links, CONFIRM_TIMEOUT_SECONDS)
+        await self._wait(conversation, links, timeout)
         return reply
 
     async def _run_and_try(

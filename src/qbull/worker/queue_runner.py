@@ -94,7 +94,7 @@ class QueueRunner:
         self._unparker = Unparker(
             wiring, self._attempts.parked, self._deliveries, self._limiter, self._slots, reads
         )
-        self._mover = PartitionMover(store, settings, outage)
+        self._mover = PartitionMover(store, settings, outage, assignment.durability)
         self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
         self._leases = PartitionLeases(wiring, settings, self._mover, self._serve)
         quarantine = wiring.link.quarantine if wiring.link is not None else None

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.errors import ServerError
 from qbull.store.store import Store
@@ -37,11 +38,13 @@ MOVE_PAUSE_FACTOR = 5
 class PartitionMover:
     """Moves the jobs of one queue. `follow` tells it the layout and the partitions that its worker reads."""
 
-    def __init__(self, store: Store, settings: QueueSettings, outage: Outage) -> None:
+    def __init__(
+        self, store: Store, settings: QueueSettings, outage: Outage, durability: Durability | None = None
+    ) -> None:
         self._names = store.names
         self._settings = settings
         self._outage = outage
-        self._moves = PartitionMoves(store, settings)
+        self._moves = PartitionMoves(store, settings, durability)
         self._layout = Layout()
         self._numbers: list[int] = []
         self._clear: set[int] = set()

@@ -246,7 +246,10 @@ class Worker:
 
     async def _moved(self) -> int | None:
         """The number of jobs moved between partitions; None if no queue is being repartitioned."""
-        moved = [await PartitionMoves(self._store, runner.settings).all_steps() for runner in self._runners]
+        moved = [
+            await PartitionMoves(self._store, assigned.settings, assigned.durability).all_steps()
+            for assigned in self._assignments
+        ]
         return None if moved.count(None) == len(moved) else sum(count or 0 for count in moved)
 
     async def _register(self) -> None:

@@ -70,7 +70,7 @@ class Repartitioning:
 
 
 async def drain_status(partition: Partition) -> DrainStatus:
-    return _read_drain_status(await partition.server.script("drain_status", partition.base))
+    return read_drain_status(await partition.server.script("drain_status", partition.base))
 
 
 async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
@@ -79,11 +79,12 @@ async def drain_statuses(partitions: Sequence[Partition]) -> list[DrainStatus]:
         return []
     calls = [(partition.base,) for partition in partitions]
     return [
-        _read_drain_status(reply) for reply in await run_scripts(partitions[0].server, "drain_status", calls)
+        read_drain_status(reply) for reply in await run_scripts(partitions[0].server, "drain_status", calls)
     ]
 
 
-def _read_drain_status(reply: list[Any]) -> DrainStatus:
+def read_drain_status(reply: list[Any]) -> DrainStatus:
+    """The status in an answer of lua/drain_status.lua."""
     mark, *numbers, flat = reply
     totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     names = [one.name for one in fields(DrainStatus)][1:-1]

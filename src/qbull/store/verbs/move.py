@@ -11,23 +11,24 @@ there before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
 from qbull.core.layout import Generation, Layout, generation_of, sum_totals
 from qbull.core.record import UnreadableRecord, body_of, lane_of
 from qbull.core.route import PARTITION_LANE, digest
 from qbull.errors import ServerError
-from qbull.store.read.drain_status import DrainStatus, drain_status, drain_statuses
+from qbull.store.read.drain_status import DrainStatus, drain_status, drain_statuses, read_drain_status
 from qbull.store.retry import StoreVerbs, idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.closed_partition import successor_in
+from qbull.store.verbs.confirmed_move import MoveConfirmer
 from qbull.store.verbs.layout import change_layout, close_partition, finish_switch, follow_successor
+from qbull.store.verbs.older_lanes import OlderLanes
 from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition
 from qbull.store.verbs.schedules import ScheduleLocation, ScheduleStore, in_batches
-
-LANE_SCAN_BATCH_SIZE = 1000
 
 
 class MovingJob(NamedTuple):
@@ -50,11 +51,13 @@ class HeldLanes(NamedTuple):
 
 
 class PartitionMoves(StoreVerbs):
-    """The moves of one queue."""
+    """The moves of one queue. `durability` is that of the app."""
 
-    def __init__(self, store: Store, settings: QueueSettings) -> None:
+    def __init__(self, store: Store, settings: QueueSettings, durability: Durability | None = None) -> None:
         super().__init__(store)
         self._settings = settings
+        self._confirmer = MoveConfirmer(store, settings, durability)
+        self._older_lanes = OlderLanes(store, settings, self._confirmer)
 
     def partition(self, number: int) -> Partition:
         return self._store.partition(self._settings, number)
@@ -197,7 +200,7 @@ class PartitionMoves(StoreVerbs):
             return
         for older in layout.draining:
             for number in older.numbers:
-                async for lanes in self._lanes(number):
+                async for lanes in self._older_lanes.scan(number):
                     await self._announce_to_holders(now, asking, older, number, lanes)
         for target in asking:
             await self._script("move_announce_lanes", target, 1)
@@ -220,19 +223,25 @@ class PartitionMoves(StoreVerbs):
                 )
 
     async def free_lanes(self, layout: Layout, number: int) -> HeldLanes:
-        """Free the lanes of a partition of which the older ones have no jobs left."""
-        own, earlier = layout.generation_with(number), layout.before(number)
+        """Free the lanes of a partition of which the older ones have no jobs left.
+
+        Raises if an older partition could not tell, after all other lanes are free.
+        """
         held, freed, cursor = 0, 0, b"0"
+        troubles: list[ServerError] = []
         while True:
             cursor, lanes = await self._store.server.call(
                 "SSCAN", self.partition(number).base + "held", cursor, "COUNT", MAX_JOBS_PER_CALL
             )
-            ahead = await self._ahead(own, number, earlier, lanes) if lanes else ()
+            ahead, trouble = await self._older_lanes.among(layout, number, lanes)
+            troubles += [trouble] if trouble is not None else []
             free = [lane for lane in lanes if lane not in ahead]
             if free:
                 freed += await self._script("move_free_lanes", number, self._settings.lane_limit, *free)
             held += len(lanes) - len(free)
             if cursor == b"0":
+                if troubles:
+                    raise troubles[0]
                 return HeldLanes(held, freed)
 
     async def free_all_lanes(self, layout: Layout, number: int) -> int | None:
@@ -240,11 +249,8 @@ class PartitionMoves(StoreVerbs):
 
         None if they have some.
         """
-        own = layout.generation_with(number)
-        for older in layout.before(number):
-            for home in older.homes(PARTITION_LANE, own, number):  # all that its keys may come from
-                if await self._store.server.call("HLEN", self.partition(home).base + "lanes"):
-                    return None
+        if await self._older_lanes.exist(layout, number):
+            return None
         freed, held = 0, 1
         while held:
             some, held = await self._script(
@@ -252,21 +258,6 @@ class PartitionMoves(StoreVerbs):
             )
             freed += some
         return freed
-
-    async def _ahead(
-        self, own: Generation, number: int, earlier: Sequence[Generation], lanes: Sequence[bytes]
-    ) -> set[bytes]:
-        """The lanes among these of which an older partition has jobs."""
-        found: set[bytes] = set()
-        for older in earlier:
-            homes: dict[int, list[bytes]] = defaultdict(list)
-            for lane in lanes:
-                for home in older.homes(lane, own, number):
-                    homes[home].append(lane)
-            for home, some in homes.items():
-                counts = await self._store.server.call("HMGET", self.partition(home).base + "lanes", *some)
-                found.update(lane for lane, count in zip(some, counts, strict=True) if count is not None)
-        return found
 
     # Drained generations are retired, and deleted once they are empty.
 
@@ -289,7 +280,20 @@ class PartitionMoves(StoreVerbs):
                 )
             if not left.worked_off:
                 return layout
+        for number in older.numbers:
+            base = self.partition(number).base
+            if not read_drain_status(await self._confirmer.script("drain_status", base)).worked_off:
+                return layout
+        await self._keep_starts(older)
         return await self._change(layout, layout.drained(older.number))
+
+    async def _keep_starts(self, older: Generation) -> None:
+        """Keep a drained generation until the starts of its lanes no longer count for their rates."""
+        rate = self._settings.lane.rate if self._settings.lane is not None else None
+        if rate is not None:
+            for number in older.numbers:
+                flag = self.partition(number).base + "rated"
+                await self._store.server.script("set_flag", flag, rate.window_ms // 1000 + 1)
 
     async def _emptied(self, layout: Layout, older: Generation) -> Layout:
         """Delete an empty generation. Only the oldest may go: the next one knows the jobs moved from it."""
@@ -337,23 +341,16 @@ class PartitionMoves(StoreVerbs):
         return await self._store.layout(self._settings)
 
     async def _script(self, verb: str, number: int, *arguments: str | bytes | int) -> Any:
-        return await self._store.server.script(verb, self.partition(number).base, *arguments)
+        base = self.partition(number).base
+        if verb == "move_in":
+            return await self._confirmer.script(verb, base, *arguments)
+        return await self._store.server.script(verb, base, *arguments)
 
     async def _mark(self, number: int) -> bytes:
         mark: bytes | None = await self._store.server.call(
             "HGET", self.partition(number).base + "index", "\n"
         )
         return mark or b""
-
-    async def _lanes(self, number: int) -> AsyncIterator[list[bytes]]:
-        cursor = b"0"
-        while True:
-            cursor, flat = await self._store.server.call(
-                "HSCAN", self.partition(number).base + "lanes", cursor, "COUNT", LANE_SCAN_BATCH_SIZE
-            )
-            yield flat[::2]
-            if cursor == b"0":
-                return
 
 
 def affinity_of(settings: QueueSettings, record: bytes) -> bytes | None:
