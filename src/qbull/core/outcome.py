@@ -33,7 +33,6 @@ class Dead:
     """The job becomes a dead letter."""
 
     error: str
-    stacktrace: str | None = None
 
 
 Outcome: TypeAlias = Done | Delay | Dead
@@ -63,18 +62,16 @@ class Undeliverable(Exception):
     """No attempt can succeed: the task is unknown, or its arguments or result cannot be encoded."""
 
 
-def decide(
-    error: BaseException, attempt: int, attempts: int, retry: Retry, stacktrace: str | None = None
-) -> Delay | Dead:
+def decide(error: BaseException, attempt: int, attempts: int, retry: Retry) -> Delay | Dead:
     """Decide what happens after a run. `attempts` is the maximum for this job; `retry` has the waits."""
     reason = describe(error)
     match error:
         case RetryAfter(delay=delay):
             return Delay(delay, reason)
         case Fail() | Undeliverable():
-            return Dead(reason, stacktrace)
+            return Dead(reason)
         case _ if attempt >= attempts:
-            return Dead(reason, stacktrace)
+            return Dead(reason)
         case _:
             return Delay(retry.wait_before(attempt + 1), reason)
 

@@ -33,7 +33,7 @@ from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.history import HistoryKeeper
 from qbull.worker.hung import HungFunctions
-from qbull.worker.job_log import log_start
+from qbull.worker.job_log import log_start, logs_jobs
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
 from qbull.worker.parking import CodeMismatch, ParkedJobs
@@ -110,6 +110,10 @@ class AttemptRunner:
         """Apply the retry policy, and whether jobs need a start check."""
         self._outcomes.apply_settings(live)
         self._has_limits = self._start_check.rate is not None or self._limiter.has_rate
+
+    def check_logging(self) -> None:
+        """Look whether the application's logging wants to hear of each job."""
+        self._outcomes.logs_jobs = logs_jobs()
 
     def resize(self, concurrency: int) -> None:
         """Change how many jobs run at a time."""
@@ -328,7 +332,8 @@ class AttemptRunner:
         try:
             self._histograms.started += 1
             if self._tracing is None:
-                log_start(job)
+                if self._outcomes.logs_jobs:
+                    log_start(job)
                 result = await self._call(task, args, kwargs, job)
             else:
                 body, id = job.body, job.id.decode("utf-8", "replace")

@@ -7,7 +7,6 @@ import contextvars
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from qbull.worker.assignment import Assignment
 from qbull.worker.cpu_pool import ProcessPool
 from qbull.worker.current import RunningJob, current_job
 from qbull.worker.slot import StartTooLate
+from qbull.worker.thread_pool import ThreadPool
 
 
 class TaskCaller:
@@ -35,7 +35,7 @@ class TaskCaller:
         self._hooked = bool(assignment.middleware.around_call)
         self._limit = assignment.payload_limit if assignment.results is None else sys.maxsize
         self._name = f"qbull-{assignment.settings.name}"
-        self._threads = ThreadPoolExecutor(assignment.settings.concurrency, thread_name_prefix=self._name)
+        self._threads = ThreadPool(assignment.settings.concurrency, self._name)
         self._pool = ProcessPool()
 
     async def __call__(
@@ -117,7 +117,7 @@ class TaskCaller:
             finally:
                 job.in_thread = False
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await self._threads.run(call)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Call a plain function that is a step of a coroutine."""
@@ -126,14 +126,13 @@ class TaskCaller:
 
     def resize(self, threads: int) -> None:
         """Use a new thread pool. Functions that run in the old one finish there."""
-        before, self._threads = self._threads, ThreadPoolExecutor(threads, thread_name_prefix=self._name)
-        before.shutdown(wait=False)
+        self._threads = self._threads.replace(threads, self._name)
 
     async def close(self) -> None:
         """Close the pools. A plain function that still runs cannot be stopped: its thread goes on alone, and
         the server refuses its outcome.
         """
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         await self._pool.close()
 
 

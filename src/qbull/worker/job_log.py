@@ -55,6 +55,11 @@ def follow_jobs_in_log(*, job_log_on: bool) -> None:
         job_log.setLevel(logging.WARNING)
 
 
+def logs_jobs() -> bool:
+    """Whether start and end of each job are logged."""
+    return job_log.isEnabledFor(logging.INFO)
+
+
 def log_start(job: RunningJob) -> None:
     """Log that a job starts, unless the level is off."""
     if job_log.isEnabledFor(logging.INFO):

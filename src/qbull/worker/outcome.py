@@ -11,7 +11,7 @@ import msgspec
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
-from qbull.core.outcome import Delay, Suspended, Undeliverable, decide, format_stacktrace
+from qbull.core.outcome import Dead, Delay, Suspended, Undeliverable, decide, format_stacktrace
 from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
 from qbull.core.retry import Retry
 from qbull.core.task import TaskSpec
@@ -67,6 +67,8 @@ class OutcomeRecorder:
         middleware = assignment.middleware
         self._on_settled = middleware.tell if middleware.settled else None
         self.histograms = histograms
+        self.logs_jobs = True
+        """Whether start and end of each job are logged. It saves two questions for each job."""
 
     def apply_settings(self, live: LiveSettings) -> None:
         """A retry policy in the live settings replaces those of the tasks."""
@@ -87,7 +89,8 @@ class OutcomeRecorder:
         duration = (ended - started) * 1000
         entered = entry_ms(delivery.position)
         self.histograms.ended(body.task, started, ended, entered)
-        log_end(job, "completed", ended - started)
+        if self.logs_jobs:
+            log_end(job, "completed", ended - started)
         created = 0 if delivered.record[4] else entered
         if isinstance(result, StoredResult):
             ending = Ending(body.attempt, duration, self._worker, None, None, None, created, result.reference)
@@ -116,8 +119,10 @@ class OutcomeRecorder:
             self.histograms.ended(task.name, started, ended, entry_ms(delivery.position))
         body = job.body if job is not None else Body(task="?", payload=b"")
         retry = self._retry or (task.retry if task is not None else self._settings.retry)
-        stacktrace = _stacktrace_of(error)
-        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry, stacktrace)
+        outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
+        # Formatting takes longer than everything else here: a retry needs it only for the log.
+        is_needed = isinstance(outcome, Dead) or log.isEnabledFor(logging.INFO)
+        stacktrace = _stacktrace_of(error) if is_needed else None
         who = (self._settings.name, delivered.id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
             self._live_settings.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
@@ -141,7 +146,7 @@ class OutcomeRecorder:
             log_end(job, "failed", duration)
         if self._on_settled is not None:
             self._on_settled(self._settled(delivered, body, "failed", duration, outcome.error))
-        ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, outcome.stacktrace)
+        ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, stacktrace)
         return settler.dead(delivered, append_ending(ending))
 
     def cancelled(self, delivered: DeliveredJob, job: RunningJob, reason: str, started: float) -> bool:

@@ -154,7 +154,7 @@ class PrefetchBuffer:
     def _admit(self, delivery: Delivery) -> bool:
         """Let a delivery wait for a slot, unless one of its jobs is here already."""
         holders, ids = self._holders, delivery.fields[::2]
-        if any(id in holders for id in ids):
+        if not holders.keys().isdisjoint(ids):
             return False
         holders.update(dict.fromkeys(ids, delivery))
         self._levels[_LEVEL_INDEX[delivery.level]].append(delivery)
@@ -163,8 +163,8 @@ class PrefetchBuffer:
 
     def _unhold(self, delivery: Delivery) -> None:
         """Its jobs are no longer running or waiting for a slot here."""
-        holders = self._holders
-        for id in delivery.fields[::2]:
+        holders, fields = self._holders, delivery.fields
+        for id in fields[::2]:
             if holders.get(id) is delivery:
                 del holders[id]
 

@@ -74,8 +74,7 @@ class SlotRunner:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._woken = 0
         self._context = contextvars.copy_context()
-        # Slots that have yielded to the event loop, and when the present turn of the loop started.
-        self._resting: deque[asyncio.Future[None]] = deque()
+        self._resting: deque[asyncio.Future[None]] = deque()  # Slots that have yielded to the event loop.
         self._turn_started = 0.0
         self._confirmer: OrderConfirmer | None = None
         if deliveries.confirmed is not None:
@@ -100,6 +99,7 @@ class SlotRunner:
 
     def admit(self, deliveries: Sequence[Delivery]) -> None:
         """Deliveries were fetched: they start now, or when the order of their lanes is confirmed."""
+        self._attempts.check_logging()
         (self._confirmer or self._buffer).put(deliveries)
         self.arrived()
 
@@ -203,7 +203,7 @@ class SlotRunner:
         brake.surplus += present - concurrency
         if brake.surplus < 0:
             used = {slot.number for slot in self._slots}
-            free = (number for number in itertools.count(self._first_slot) if number not in used)
+            free = (n for n in itertools.count(self._first_slot) if n not in used)
             for _ in range(-brake.surplus):
                 slot = Slot(next(free))
                 self._slots.append(slot)
