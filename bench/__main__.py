@@ -15,10 +15,12 @@ from typing import Any
 
 import redis
 
+from bench.feature_rounds import FeatureRun
+from bench.features import FEATURES
 from bench.peers import PEERS, measure_peer
 from bench.rounds import BARS, Plan, Run
 from bench.server import Server, open_server
-from bench.table import peers_table, table
+from bench.table import features_table, peers_table, table
 
 OUT = Path(__file__).with_name("out.json")
 
@@ -36,37 +38,53 @@ def main() -> None:
     with open_server() as server:
         machine = describe(server)
         run = Run(server, plan, say)
-        run.all()
+        if "floor" in options.parts:
+            run.all()
+        features = FeatureRun(server, plan.jobs, plan.rounds, say, options.rows)
+        if "features" in options.parts:
+            features.all()
         peers = {}
         for name in options.peers:
             say(f"peer {name}")
             peers[name] = measure_peer(server, name)
-    medians, ratios = run.medians(), run.ratios()
-    out: dict[str, Any] = {
-        **medians,
-        "ratios": ratios,
-        "bars": {
+    report(options, plan, machine, run, features, peers)
+
+
+def report(
+    options: argparse.Namespace,
+    plan: Plan,
+    machine: dict[str, Any],
+    run: Run,
+    features: FeatureRun,
+    peers: dict[str, Any],
+) -> None:
+    """Write the file, print the tables."""
+    out: dict[str, Any] = {"machine": machine, "rounds": plan.rounds, "jobs": plan.jobs}
+    tables = []
+    if "floor" in options.parts:
+        medians, ratios = run.medians(), run.ratios()
+        bars = {
             name: {bar.kind.replace(" ", "_"): bar.value, "verdict": bar.verdict(ratios[name])}
             for name, bar in BARS.items()
-        },
-        "machine": machine,
-        "rounds": plan.rounds,
-        "jobs": plan.jobs,
-        "disturbed": run.disturbed(),
-        "all": run.figures,
-        **({"peers": peers} if peers else {}),
-    }
-    options.out.write_text(json.dumps(out, indent=2) + "\n")
-    print(table(medians, ratios))
+        }
+        out |= {**medians, "ratios": ratios, "bars": bars, "disturbed": run.disturbed(), "all": run.figures}
+        tables.append(table(medians, ratios))
+    if "features" in options.parts:
+        out["features"] = features.figures()
+        out["features_disturbed"] = features.disturbed
+        tables.append(features_table(out["features"]))
     if peers:
-        print("\n" + peers_table(peers))
+        out["peers"] = peers
+        tables.append(peers_table(peers))
+    options.out.write_text(json.dumps(out, indent=2) + "\n")
+    print("\n\n".join(tables))
     print(
         f"\n{plan.rounds} rounds of {plan.jobs:,} jobs; {', '.join(f'{k} {v}' for k, v in machine.items())}"
     )
     if options.quick:
         print("A quick run: it shows that the bench works, its figures mean nothing.")
-    elif disturbed := run.disturbed():
-        print(f"Not to be trusted, because others used the machine: {'; '.join(disturbed)}")
+    elif disturbed := [*run.disturbed(), *features.disturbed]:
+        print(f"Do not trust these rows, because other programs used the machine: {'; '.join(disturbed)}")
 
 
 def read_options() -> argparse.Namespace:
@@ -74,10 +92,16 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3)")
     parser.add_argument("--jobs", type=int, help="jobs for each measurement (50,000)")
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
+    parser.add_argument("--parts", default="floor features", help="what to measure: floor features (both)")
+    parser.add_argument("--rows", default="", help="only these rows of the features")
     parser.add_argument("--peers", default="", help=f"other libraries to measure: {' '.join(PEERS)}")
     parser.add_argument("--out", type=Path, default=OUT, help="where the figures go (bench/out.json)")
     options = parser.parse_args()
-    options.peers = options.peers.split()
+    options.peers, options.parts, options.rows = (
+        value.split() for value in (options.peers, options.parts, options.rows)
+    )
+    if unknown := [row for row in options.rows if row not in FEATURES]:
+        parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join(FEATURES)}")
     if unknown := [name for name in options.peers if name not in PEERS]:
         parser.error(f"unknown peers: {' '.join(unknown)}; there are: {' '.join(PEERS)}")
     return options

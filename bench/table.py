@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from bench.features import FEATURES
 from bench.rounds import BARS, FIGURES
 
 MEANING = {
@@ -28,6 +30,7 @@ MEANING = {
     "flat_1m_enqueue": "the same for enqueueing one",
     "look_1m_ms": "server time for counts and two pages with 1,000,000 waiting",
 }
+FEATURE_COLUMNS = "{:<20} {:>10} {:>7}  {:<18} {:>5} {:<6} {}"
 COLUMNS = "{:<20} {:>10} {:>10} {:>7}  {:<15} {:<6} {}"
 
 
@@ -45,6 +48,28 @@ def table(medians: Mapping[str, Mapping[str, float]], ratios: Mapping[str, float
             COLUMNS.format(figure, number(floor), number(ours), ratio, wanted, verdict, MEANING[figure])
         )
     return "\n".join(lines)
+
+
+def features_table(features: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [FEATURE_COLUMNS.format("", "jobs/s", "ratio", "beside", "goal", "", "")]
+    for name, found in features.items():
+        goal, ratio = found["goal"], found["ratio"]
+        verdict = "" if goal is None else "ok" if ratio >= goal else "below"
+        meaning = FEATURES[name].meaning + (f"; p50 {found['p50_ms']:.1f} ms" if "p50_ms" in found else "")
+        beside = "" if found["beside"] == name else found["beside"]
+        shown = f"{ratio:.2f}" if beside else ""
+        lines.append(
+            FEATURE_COLUMNS.format(
+                name,
+                number(found["jobs_per_s"]),
+                shown,
+                beside,
+                "" if goal is None else f"{goal:g}",
+                verdict,
+                meaning,
+            )
+        )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def peers_table(peers: Mapping[str, Mapping[str, float | str]]) -> str:

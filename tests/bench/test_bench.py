@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bench.features import FEATURES
 from bench.rounds import BARS, FIGURES
+
+from qbull.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +22,8 @@ pytestmark = pytest.mark.timeout(420)
 def test_a_quick_run_prints_every_figure_and_writes_them_down(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
 
-    command = [sys.executable, "-m", "bench", "--quick", "--out", str(out)]
+    rows = ["plain", "threads", "payload_10k", "awaited", "enqueue", "enqueue_unique", "confirmed_one_key"]
+    command = [sys.executable, "-m", "bench", "--quick", "--rows", " ".join(rows), "--out", str(out)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
 
     assert run.returncode == 0, run.stderr
@@ -27,8 +32,25 @@ def test_a_quick_run_prints_every_figure_and_writes_them_down(tmp_path: Path) ->
     assert found["floor"].keys() == found["qbull"].keys() == set(FIGURES)
     assert found["ratios"].keys() == found["bars"].keys() == BARS.keys()
     assert all(isinstance(value, float) for who in ("floor", "qbull") for value in found[who].values())
-    for figure in FIGURES:
-        assert f"\n{figure} " in run.stdout
+    assert found["features"].keys() == set(rows)
+    assert all(row["jobs_per_s"] > 0 for row in found["features"].values())
+    for row in (*FIGURES, *rows):
+        assert f"\n{row} " in run.stdout
+
+
+@pytest.mark.parametrize("row", [name for name, feature in FEATURES.items() if not feature.with_replica])
+async def test_the_jobs_of_each_feature_run(store: Store, server_url: str, row: str) -> None:
+    feature = FEATURES[row]
+    app, task = feature.declare(server_url)
+    async with app:
+        await feature.fill(task, feature.calls(22))
+        if row == "enqueue_delayed":
+            assert (await task.queue.stats()).delayed == 22
+            return
+        async with app.worker(), asyncio.timeout(60):
+            while (stats := await task.queue.stats()).completed < 22:
+                await asyncio.sleep(0.01)
+    assert stats.failed == 0
 
 
 def test_enqueues_by_http_are_compared_with_empty_handlers() -> None:

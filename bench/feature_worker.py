@@ -1,0 +1,23 @@
+"""`python -m bench.feature_worker ROW`: one worker process for a row of bench/features.py.
+
+It ends when its standard input does, so it never outlives the bench.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from bench.features import FEATURES
+
+
+async def work(row: str) -> None:
+    app, _ = FEATURES[row].declare(os.environ["BENCH_URL"])
+    loop = asyncio.get_running_loop()
+    async with app, app.worker():
+        await loop.run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1]))
