@@ -1,7 +1,7 @@
 """Thread pool: run plain functions in threads, and return their results to the event loop in batches.
 
 A thread takes calls until none is left, so quick functions run one after the other without a switch of
-threads. Before it starts a call while others wait, it starts the next thread; a function that blocks therefore
+threads. Before it starts a call while others wait, it starts the next thread. So a function that blocks
 holds up no other call.
 
 Results gather, and the loop is woken once for all of them. A thread may leave this to the next one, which is
