@@ -47,6 +47,8 @@ LANGUAGES = {
     "crontab",
 }
 NOT_RUN_AT_MOST = 25
+SAMPLE_COLUMNS = 88
+WIDE_AT_MOST = 40
 
 
 @pytest.mark.parametrize("page", sorted(set(PYTHON) - ELSEWHERE))
@@ -219,3 +221,16 @@ def test_other_commands_are_few_and_known() -> None:
     known = {"qbull", "make", "curl", "pip", "python", "docker", "kubectl", "honcho", "uvicorn", "flask", "cd", ".", "export", "redis-cli", "valkey-cli", "mkdir"}  # fmt: skip
 
     assert {(place, words[0]) for place, _, words in SHELL if words and words[0] not in known} == set()
+
+
+def test_samples_are_88_columns_wide_at_most() -> None:
+    """On the site, longer lines hide their end. The number of lines that are longer may only fall."""
+    wide = [
+        f"{block.place}: {line}"
+        for block in BLOCKS
+        if block.language == "python"
+        for line in block.text.splitlines()
+        if len(line) > SAMPLE_COLUMNS
+    ]
+
+    assert len(wide) <= WIDE_AT_MOST, "\n".join(wide)

@@ -96,7 +96,7 @@ await enqueue("email", "welcome", { name: "ann" }).catch((error) => console.log(
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 @pytest.mark.parametrize(
-    ("section", "nth"), [("The worker", 0), ("The producer", 0), ("Moving without a pause", 0)]
+    ("section", "nth"), [("The worker", 0), ("The producer", 0), ("Move without a pause", 0)]
 )
 async def test_what_is_written_for_node_is_javascript(
     page: Page, tmp_path: Path, section: str, nth: int
