@@ -14,6 +14,7 @@ from web import ADMIN, VIEWER, Person, Web, make_viewer, open_web, opened  # noq
 
 import qbull
 from qbull.api.connections import ConnectionLimits
+from qbull.api.jobs import JOB_LIST_LIMIT_BYTES
 from qbull.api.live_stream import MAX_CALLER_LISTENERS
 
 HEAD = b"GET /api/queues/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -213,3 +214,27 @@ async def test_one_caller_does_not_take_all_streams(web: Web, viewer: Person) ->
         admin = await web.person(ADMIN)
         other = await stack.enter_async_context(admin.client.stream("GET", "/api/events"))
         assert other.status_code == 200
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed", "completed"])
+async def test_a_list_of_large_jobs_is_bounded_by_bytes(state: str, app: qbull.App) -> None:
+    queue = app.queue("orders", partitions=2)
+
+    @queue.task
+    async def ship(text: str) -> None: ...
+
+    wanted = ship.options(delay=600) if state == "delayed" else ship
+    await wanted.enqueue_many([{"text": "x" * 500_000} for _ in range(40)])
+    if state == "completed":
+        async with app.worker() as worker:
+            await worker.drain()
+    async with opened(app) as web:
+        viewer = await web.person(VIEWER)
+        whole = await viewer.client.get(f"/api/queues/orders/jobs?state={state}&start=0&end=40")
+        seen = whole.json()["jobs"]
+        rest = await viewer.get("/api/queues/orders/jobs", state=state, start=len(seen), end=len(seen) + 2)
+
+    assert len(whole.content) < JOB_LIST_LIMIT_BYTES + 1_000_000
+    assert 10 < len(seen) < 40 and whole.json()["cut"] is True
+    assert len(rest["jobs"]) == 2 and not rest["cut"]
+    assert not {job["id"] for job in seen} & {job["id"] for job in rest["jobs"]}
