@@ -28,6 +28,7 @@ from qbull.errors import (
     HistoryMismatch,
     JobCancelled,
     JobFailed,
+    LifespanError,
     NotConfirmed,
     NotFound,
     PayloadError,
@@ -53,6 +54,7 @@ from qbull.task import Task
 from qbull.worker.chunk import current_jobs
 from qbull.worker.current import CurrentJob, current_job
 from qbull.worker.job_log import JobLogFilter
+from qbull.worker.lifespan import Lifespan
 
 if _typing.TYPE_CHECKING:
     from qbull import postgres as postgres
@@ -91,6 +93,8 @@ __all__ = [
     "JobLogFilter",
     "Keep",
     "Lane",
+    "Lifespan",
+    "LifespanError",
     "LogLine",
     "Middleware",
     "NotConfirmed",

@@ -33,6 +33,7 @@ from qbull.core.durability import Durability
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
+from qbull.core.task import in_notebook
 from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow_events
 from qbull.job import Job
@@ -45,6 +46,7 @@ from qbull.queue import Queue
 from qbull.schedules import Schedules
 from qbull.store.connection.address import Address
 from qbull.store.store import Store
+from qbull.worker.lifespan import Lifespans
 
 if TYPE_CHECKING:
     from qbull.postgres.relay import Relay
@@ -111,6 +113,7 @@ class App:
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
+        self.lifespan = Lifespans(self.run_sync)
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
             weakref.WeakKeyDictionary()
         )
@@ -164,7 +167,7 @@ class App:
             confirm_order: whether the replicas must have the outcome of a job before the next one of its lane
                 starts. Only with `order`, and with the durability "replicated" or "strict".
         """
-        if name in self.queues:
+        if name in self.queues and not in_notebook():
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
         if partitions is None:
             partitions = self.environment.partitions or 1
@@ -246,6 +249,7 @@ class App:
                 self._codecs,
                 self.durability,
                 self.payload_limit,
+                self.lifespan,
             )
             for queue in served
         ]

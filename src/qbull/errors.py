@@ -16,6 +16,7 @@
     │   └── TooLarge         they are larger than the limit
     ├── NotFound             no such queue, task or job
     ├── Conflict             the state of the job does not allow this
+    ├── LifespanError        a lifespan of the app failed to start, or has not started
     ├── TakenOver            raised inside a task: another worker has its job, so this run may have no effect
     ├── StepFailed           raised inside a durable task: the error of a step cannot be stored as it is
     ├── HistoryMismatch      a durable task asks for other steps than its history has
@@ -144,6 +145,10 @@ class Conflict(QbullError):
     def __init__(self, message: str, *, state: str = "") -> None:
         super().__init__(message)
         self.state = state
+
+
+class LifespanError(QbullError):
+    """A lifespan of the app failed to start in this process, or has not started."""
 
 
 class TakenOver(QbullError):

@@ -337,7 +337,7 @@ SABOTEURS = (
     Saboteur(
         "a cpu process outlives its worker",
         "a process of a cpu=True task does not follow its lifeline",
-        "worker/cpu_pool.py",
+        "worker/cpu_process.py",
         "    follow_parent(life, parent)\n",
         "",
         ("tests/everyday/test_processes.py",),

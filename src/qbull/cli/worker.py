@@ -22,13 +22,15 @@ import msgspec
 
 from qbull.app import DEFAULT_URL, App
 from qbull.cli.app_loading import load_app
+from qbull.cli.debug import run_debug_worker
 from qbull.cli.duration import SecondsParam
 from qbull.cli.size import SizeParam
 from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
-from qbull.errors import ConfigError
+from qbull.errors import ConfigError, LifespanError
 from qbull.observe.log import set_up_logging
 from qbull.store.connection.address import Address
 from qbull.worker.actor import first_of, stop_actors
+from qbull.worker.debugging import refuse_breakpoints
 from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS
 from qbull.worker.process.channel import Leaving, TakeRole, open_channel
@@ -36,10 +38,12 @@ from qbull.worker.process.child import ProcessHandles, WorkerCommand
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.recycle import Recycler
+from qbull.worker.process.restart_pause import START_FAILED_EXIT_CODE
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
 from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.worker import Supervision, Worker
 
+log = logging.getLogger("qbull.worker")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -141,6 +145,11 @@ def _with_sharing(command: F) -> F:
     metavar="SIZE",
     help="Replace a process that uses more memory than this, such as 500MB or 2GB.",
 )
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Run jobs in this process, one at a time and without timeouts, so that breakpoint() works.",
+)
 @_with_sharing
 def worker(
     app_path: str,
@@ -151,6 +160,7 @@ def worker(
     job_log: bool | None,
     max_jobs: int | None,
     max_memory_bytes: int | None,
+    debug: bool,
     sharing: Sharing,
 ) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
@@ -167,6 +177,9 @@ def worker(
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logs_jobs = app.environment.job_log if job_log is None else job_log
+    if debug:
+        run_debug_worker(app, names, logs_jobs)
+        return
     options = WorkerOptions(
         app_path,
         grace,
@@ -258,7 +271,12 @@ def worker_process(told: str, id: str, board: int, life: int, channel: int) -> N
     app = load_app(options.app)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     follow_jobs_in_log(job_log_on=options.job_log)
-    asyncio.run(_serve(app, options, id, ProcessHandles(board, life, channel)))
+    refuse_breakpoints()
+    try:
+        asyncio.run(_serve(app, options, id, ProcessHandles(board, life, channel)))
+    except LifespanError as error:
+        log.error("%s", error)
+        sys.exit(START_FAILED_EXIT_CODE)
 
 
 async def _serve(app: App, options: WorkerOptions, id: str, handles: ProcessHandles) -> None:

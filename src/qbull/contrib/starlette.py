@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from qbull.app import App
 from qbull.errors import ConfigError
 
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+WebLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 QbullLifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 
 STATE_KEY = "qbull"
@@ -19,7 +19,7 @@ STATE_KEY = "qbull"
 __all__ = ["lifespan", "qbull_app"]
 
 
-def lifespan(app: App, *, worker: bool = False, inner: Lifespan | None = None) -> QbullLifespan:
+def lifespan(app: App, *, worker: bool = False, inner: WebLifespan | None = None) -> QbullLifespan:
     """`FastAPI(lifespan=lifespan(app))`: the connections of the app are closed with the web application.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -50,6 +51,21 @@ class TaskSpec:
                 f'task "{self.name}": a process of cpu=True cannot import "__main__"; '
                 "move the task into a module of its own, or start the worker with qbull worker MODULE:APP"
             )
+
+
+def is_redeclared(before: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """Whether a cell of a notebook declares the same function again, which then replaces the one before."""
+    before, function = (getattr(each, "function", each) for each in (before, function))
+    return (
+        function.__module__ == before.__module__ == "__main__"
+        and getattr(function, "__qualname__", "") == getattr(before, "__qualname__", None)
+        and in_notebook()
+    )
+
+
+def in_notebook() -> bool:
+    """Whether this process runs the cells of a notebook, or IPython, where people declare things again."""
+    return hasattr(sys.modules.get("__main__"), "get_ipython")
 
 
 def task_kind(name: str, function: Callable[..., Any], *, cpu: bool) -> TaskKind:

@@ -144,6 +144,16 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
 
     async def _run(self, kept: InlineJob) -> None:
         """One attempt, in this event loop; a plain function in a thread."""
+        if not self.app.lifespan:
+            await self._run(kept)
+            return
+        await self.app.lifespan.start(cpu=True)
+        try:
+            await self._run(kept)
+        finally:
+            await self.app.lifespan.stop()
+
+    async def _run(self, kept: InlineJob) -> None:
         result, error = b"null", None
         try:
             task, function = self._ready(kept)
@@ -172,6 +182,10 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if task is not None and task.kind == "async":
             _in_a_loop(self._run(kept))
             return
+        with self.app.lifespan.running_sync():
+            self._run_sync(kept)
+
+    def _run_sync(self, kept: InlineJob) -> None:
         result, error = b"null", None
         try:
             task, function = self._ready(kept)

@@ -14,6 +14,7 @@ from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.middleware import MiddlewareChain
 from qbull.observe.trace import Tracing
+from qbull.worker.lifespan import Lifespans
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Assignment:
     """The durability of writes to other partitions."""
     payload_limit: int = PAYLOAD_LIMIT_BYTES
     """The maximum size of a result in bytes."""
+    lifespans: Lifespans | None = None
+    debug: bool = False
+    """A person debugs the tasks: all of them run in this process, and without timeouts."""
 
     @property
     def confirmed_order(self) -> Durability | None:

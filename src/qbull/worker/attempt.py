@@ -27,6 +27,7 @@ from qbull.worker.actor import ACTOR_RESTART_SECONDS
 from qbull.worker.assignment import Assignment
 from qbull.worker.call import TaskCaller
 from qbull.worker.cancel import CancelMarks
+from qbull.worker.cpu_pool import StartPostponed
 from qbull.worker.current import RunningJob, running
 from qbull.worker.decode import CallArguments, CallDecoder, read_body
 from qbull.worker.dependencies import DependencyLoader
@@ -92,6 +93,7 @@ class AttemptRunner:
         self._max_train_seconds = 0.0 if quarantined else MAX_TRAIN_SECONDS
         self._start_check = StartCheck(settings, wiring.store, wiring.outage)
         self._load_dependencies = DependencyLoader(assignment.results, assignment.codecs, wiring.outage)
+        self._debug = assignment.debug
         self._has_limits = False
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
@@ -210,6 +212,8 @@ class AttemptRunner:
         started: float,
     ) -> bool:
         """Settle a job whose run has raised. Returns whether its delivery ends with it."""
+        if isinstance(error, StartPostponed):
+            return self._settlers[delivered.delivery.partition.number].postpone(delivered, error.delay_ms)
         if job is None:
             return self._outcomes.failed(delivered, job, task, error, started)
         if job.durable is not None:
@@ -322,8 +326,10 @@ class AttemptRunner:
         if self._marks:
             self._refuse_cancelled(number, job)
         timeout = job.body.timeout if job.body.timeout is not None else task.timeout
-        if timeout is not None:
+        if timeout is not None and not self._debug:
             self._deadlines.limit(slot, timeout)
+            if task.kind == "process":
+                job.without_timeout = partial(self._deadlines.suspended, slot)
         if self._crash_board is not None:
             self._show_on_board(self._crash_board, slot.number, number, job, task)
         token = running.set(job)

@@ -36,7 +36,8 @@ class TaskCaller:
         self._limit = assignment.payload_limit if assignment.results is None else sys.maxsize
         self._name = f"qbull-{assignment.settings.name}"
         self._threads = ThreadPool(assignment.settings.concurrency, self._name)
-        self._pool = ProcessPool()
+        self._pool = ProcessPool(assignment.lifespans)
+        self._debug = assignment.debug
 
     async def __call__(
         self, task: TaskSpec, args: list[Any], kwargs: dict[str, Any], job: RunningJob
@@ -67,7 +68,7 @@ class TaskCaller:
             if task.kind == "async":
                 function = task.function if not self._hooked else self._within_call_hooks(task)
                 value = await function(*args, **kwargs)
-            elif task.kind == "thread":
+            elif task.kind == "thread" or self._debug:
                 value = await self._in_thread(task, args, kwargs, job)
             else:
                 return await self._pool.run(task, job, self._limit, self._decoded_payload(job))

@@ -2,45 +2,41 @@
 
 While a job runs, it has a process to itself. So a timeout really ends it, and a job that crashes its process
 affects no other job. A signal to the worker's process group does not reach the pool, so that running jobs can
-finish. Processes are started when first needed, and reused. Only bytes travel: the task's name and its
-payload to the process, the encoded result or the error back.
+finish. Processes are started when first needed, and reused. cpu_process.py is the inside of one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+import logging
 import os
 import signal
 import socket
-import struct
 import sys
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import Context
 from functools import partial
-from math import inf
-from typing import Any, BinaryIO
 
 import msgspec
 
-from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, encode_result
-from qbull.core.flow import Dependency
-from qbull.core.outcome import AlreadyDone, ReportedError, Undeliverable, describe, format_stacktrace
-from qbull.core.record import body_of
+from qbull.core.backoff import ExponentialBackoff
+from qbull.core.outcome import ReportedError, Undeliverable
 from qbull.core.task import TaskSpec
-from qbull.errors import Fail, PayloadError, RetryAfter
-from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
-from qbull.worker.current import RunningJob, running
-from qbull.worker.process.forwarded_log import ForwardingHandler, handle_forwarded, logger_levels
-from qbull.worker.process.lifeline import end_group, follow_parent, is_cut
+from qbull.errors import Fail, RetryAfter
+from qbull.worker.cpu_process import LENGTH_PREFIX, LifespanStart, ProcessReply, ProcessRequest
+from qbull.worker.current import RunningJob
+from qbull.worker.lifespan import Lifespans
+from qbull.worker.process.forwarded_log import handle_forwarded, logger_levels
 from qbull.worker.slot import StartTooLate
 
-_LENGTH_PREFIX = struct.Struct(">I")
-_PROCESS_MAIN = "import sys; from qbull.worker.cpu_pool import serve; serve(*map(int, sys.argv[1:]))"
+log = logging.getLogger("qbull.worker")
+
+START_RETRY_BACKOFF = ExponentialBackoff(first_seconds=1.0, max_seconds=30.0)
+"""The pauses after a lifespan has failed to start."""
+LIFESPAN_STOP_SECONDS = 5.0
+"""Seconds that an idle process has to stop its lifespans."""
+_PROCESS_MAIN = "import sys; from qbull.worker.cpu_process import serve; serve(*map(int, sys.argv[1:]))"
 
 
 class ProcessDied(ReportedError):
@@ -63,34 +59,18 @@ class RemoteFail(Fail):
         self.stacktrace = stacktrace
 
 
-class ProcessRequest(msgspec.Struct):
-    module: str
-    name: str
-    queue: str
-    id: bytes
-    place: bytes
-    record: bytes
-    limit: int = PAYLOAD_LIMIT_BYTES
-    app: str = ""
-    start_by: float = inf
-    payload: bytes | None = None
-    """The decoded arguments, if those in the record are encrypted or signed: a process has no keys."""
-    dependencies: list[tuple[str, Dependency]] = []
-    log_levels: dict[str, int] = {}
-    """The levels of the worker's loggers."""
+class StartPostponed(Exception):
+    """The process cannot start. The job waits for so many milliseconds, and this uses up no attempt."""
 
-
-class ProcessReply(msgspec.Struct):
-    result: bytes | None = None
-    error: str = ""
-    stacktrace: str = ""
-    word: str = ""
-    delay: float = 0.0
-    queue: bool = False
+    def __init__(self, delay_ms: int) -> None:
+        super().__init__(f"postponed for {delay_ms} ms")
+        self.delay_ms = delay_ms
 
 
 class ProcessPool:
-    def __init__(self) -> None:
+    def __init__(self, lifespans: Lifespans | None = None) -> None:
+        self._lifespans = lifespans
+        self._failed_starts = 0
         self._idle: list[_PoolProcess] = []
         self._all: set[_PoolProcess] = set()
 
@@ -115,6 +95,8 @@ class ProcessPool:
             )
             if job.process_started is not None:
                 job.process_started(process.pid)
+            if self._lifespans and not process.has_lifespans:
+                await self._start_lifespans(process, job, self._lifespans.of_cpu_process())
             answer = await process.send(request, partial(_pass_progress_on, job))
         except BaseException:
             await self._end(process)
@@ -132,7 +114,24 @@ class ProcessPool:
             raise RemoteError(answer.error, answer.stacktrace)
         return answer.result
 
+    async def _start_lifespans(
+        self, process: _PoolProcess, job: RunningJob, lifespans: list[tuple[str, str]]
+    ) -> None:
+        """Start the lifespans of the app in a new process, or put the job off."""
+        if lifespans:
+            request = LifespanStart(lifespans, logger_levels())
+            with job.without_timeout() if job.without_timeout is not None else nullcontext():
+                answer = await process.send(request, partial(_pass_progress_on, job))
+            if answer.error:
+                wait = START_RETRY_BACKOFF.delay(self._failed_starts)
+                self._failed_starts += 1
+                log.error("%s", answer.error)
+                raise StartPostponed(int(wait * 1000))
+            self._failed_starts = 0
+        process.has_lifespans = True
+
     async def close(self) -> None:
+        await asyncio.gather(*(process.leave() for process in self._idle if process.has_lifespans))
         for process in list(self._all):
             await self._end(process)
         self._idle.clear()
@@ -173,6 +172,8 @@ class _PoolProcess:
         self._writer = writer
         self._socket = connection
         self._life = life
+        self.has_lifespans = False
+        """The lifespans of the app have started in it."""
         self._watching = asyncio.create_task(self._watch(), context=Context())
 
     @property
@@ -208,15 +209,15 @@ class _PoolProcess:
         return cls(process, reader, writer, connection, held)
 
     async def send(
-        self, request: ProcessRequest, on_progress: Callable[[ProcessReply], None]
+        self, request: ProcessRequest | LifespanStart, on_progress: Callable[[ProcessReply], None]
     ) -> ProcessReply:
         """Run a request. `on_progress` receives the job's progress and log lines meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
-            self._writer.write(_LENGTH_PREFIX.pack(len(body)) + body)
+            self._writer.write(LENGTH_PREFIX.pack(len(body)) + body)
             await self._writer.drain()
             while True:
-                length = _LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
+                length = LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
                 answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
                 if answer.word not in ("log", "progress", "record"):
                     return answer
@@ -224,6 +225,12 @@ class _PoolProcess:
         except (asyncio.IncompleteReadError, OSError):
             code = await self._process.wait()
             raise ProcessDied(f"the process that ran it ended with {_exit_description(code)}") from None
+
+    async def leave(self) -> None:
+        """Let an idle process stop its lifespans and end."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        await asyncio.wait([self._watching], timeout=LIFESPAN_STOP_SECONDS)
 
     async def end(self) -> None:
         self._writer.close()
@@ -259,91 +266,5 @@ def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
         job.progress_sink.progress(job, answer.delay)
 
 
-class ProcessProgressSink:
-    """In a process of the pool: passes the job's progress and log lines to the worker, from any thread."""
-
-    def __init__(self, answers: BinaryIO) -> None:
-        self._answers = answers
-        self._turn = threading.Lock()
-
-    def progress(self, job: RunningJob, value: float) -> None:
-        self.tell(ProcessReply(word="progress", delay=value))
-
-    def log(self, job: RunningJob, text: str) -> Future[None]:
-        self.tell(ProcessReply(word="log", error=text[:MAX_LOG_LINE_CHARS]))
-        written: Future[None] = Future()
-        written.set_result(None)
-        return written
-
-    def tell_record(self, record: bytes) -> None:
-        """Pass a log record on, as `forwarded_log` encodes it."""
-        self.tell(ProcessReply(word="record", result=record))
-
-    def tell(self, answer: ProcessReply) -> None:
-        # An error text may contain lone surrogates, which no encoding can carry.
-        answer.error = answer.error.encode("utf-8", "replace").decode()
-        answer.stacktrace = answer.stacktrace.encode("utf-8", "replace").decode()
-        body = msgspec.msgpack.encode(answer)
-        with self._turn:
-            self._answers.write(_LENGTH_PREFIX.pack(len(body)) + body)
-            self._answers.flush()
-
-
 def _exit_description(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"code {code}"
-
-
-def _run_request(
-    request: ProcessRequest, sink: ProcessProgressSink, log_handler: ForwardingHandler, life: int
-) -> ProcessReply:
-    try:
-        imported = request.module in sys.modules
-        function = _find_function(request)
-        if not imported:
-            log_handler.take_over()
-        log_handler.apply_levels(request.log_levels)
-        body = body_of(request.record)
-        args, kwargs = Signature(body.task, function).decode(
-            body.payload if request.payload is None else request.payload
-        )
-        job = RunningJob(request.queue, request.place, request.id, request.record, body)
-        job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
-        running.set(job)
-        if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock
-            return ProcessReply(word="late")
-        # The job may be another worker's by now.
-        if is_cut(life):
-            end_group()
-        value = function(*args, **kwargs)
-    except RetryAfter as error:
-        return ProcessReply(error=describe(error), word="retry", delay=error.delay, queue=error.queue)
-    except Fail as error:
-        return ProcessReply(error=describe(error), word="fail", stacktrace=format_stacktrace(error) or "")
-    except AlreadyDone:
-        return ProcessReply(b"null")
-    except BaseException as error:
-        return ProcessReply(error=describe(error), stacktrace=format_stacktrace(error) or "")
-    try:
-        return ProcessReply(encode_result(value, request.limit))
-    except PayloadError as error:
-        return ProcessReply(error=str(error), word="undeliverable")
-
-
-def _find_function(request: ProcessRequest) -> Any:
-    found: Any = importlib.import_module(request.module)
-    for part in request.name.split("."):
-        found = getattr(found, part)
-    return found.spec.function if hasattr(found, "spec") else found
-
-
-def serve(fd: int, life: int, parent: int) -> None:
-    """The main function of a process of the pool: run requests until its worker is gone."""
-    follow_parent(life, parent)
-    sys.path.insert(0, os.getcwd())
-    with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
-        sink = ProcessProgressSink(answers)
-        log_handler = ForwardingHandler(sink.tell_record)
-        log_handler.take_over()
-        while len(head := source.read(4)) == 4:
-            request = msgspec.msgpack.decode(source.read(_LENGTH_PREFIX.unpack(head)[0]), type=ProcessRequest)
-            sink.tell(_run_request(request, sink, log_handler, life))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -62,6 +63,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """Called by the thread that is about to run it."""
     process_started: Callable[[int], None] | None = None
     """Receives the id of the process that is about to run it."""
+    without_timeout: Callable[[], AbstractContextManager[None]] | None = None
+    """Within this block its timeout does not run, and starts anew afterwards."""
     dependencies: list[tuple[str, Dependency]] = []
     """The outcomes of the jobs that it waited for in its flow."""
     trace_id: str = ""

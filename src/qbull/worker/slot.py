@@ -7,7 +7,8 @@ fires, so a job that ends in time costs no timer of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from qbull.core.outcome import ReportedError
 from qbull.worker.current import RunningJob
@@ -67,6 +68,14 @@ class Deadlines:
         slot.deadline = loop.time() + seconds
         if slot.deadline < self._at:
             self._set(loop, slot.deadline)
+
+    @contextmanager
+    def suspended(self, slot: Slot) -> Iterator[None]:
+        """Let the timeout of a slot start anew after the block."""
+        has_timeout, slot.deadline = slot.deadline is not None, None
+        yield
+        if has_timeout:
+            self.limit(slot, slot.timeout)
 
     def close(self) -> None:
         if self._timer is not None:

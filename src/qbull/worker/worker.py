@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 
 from qbull.core.sharing import Sharing
-from qbull.errors import ServerError
+from qbull.errors import MAX_DELAY_SECONDS, ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.move import PartitionMoves
@@ -87,6 +87,10 @@ class Worker:
         self._supervised = supervision is not None
         self._heartbeat = None if self._supervised else HeartbeatThread(self._make_heartbeat)
         self._alongside = alongside
+        # All queues of a worker belong to one app.
+        self._lifespans = next((each.lifespans for each in assignments if each.lifespans), None)
+        self._lifespans_started = False
+        self._debug = any(each.debug for each in assignments)
         self._wiring = WorkerWiring(
             self._store,
             self.id,
@@ -112,14 +116,23 @@ class Worker:
             lambda: [slot for runner in self._runners for slot in runner.slots],
             BlockedWorker(self.id, make_store, self._wiring.loop_fence, self._runners),
             self._register,
-            supervision.loop_warning if supervision is not None else LOOP_WARNING_SECONDS,
+            self._loop_warning(supervision),
         )
         self._started: list[QueueRunner] = []
         self._actors: list[asyncio.Task[None]] = []
         self._stopped = False
 
+    def _loop_warning(self, supervision: Supervision | None) -> float:
+        """Seconds for which a task may block the event loop. A breakpoint may block it for hours."""
+        if self._debug:
+            return MAX_DELAY_SECONDS
+        return supervision.loop_warning if supervision is not None else LOOP_WARNING_SECONDS
+
     async def start(self) -> None:
-        """Start to run jobs. Raises if the server cannot be used."""
+        """Start to run jobs. Raises if the server cannot be used, or if a lifespan fails."""
+        if self._lifespans is not None:
+            await self._lifespans.start(cpu=self._debug)
+            self._lifespans_started = True
         for assignment in self._assignments:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
         if self._heartbeat is not None:
@@ -202,6 +215,8 @@ class Worker:
         if not self.abandoned and not any(runner.buffer.offered for runner in self._started):
             with suppress(ServerError):
                 await self._store.forget_worker(self.id, certain=True)
+        if self._lifespans is not None and self._lifespans_started:
+            await self._lifespans.stop()
         await self._store.close()
 
     @property

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from qbull.config import QueueSettings
-from qbull.core.backoff import ExponentialBackoff
 from qbull.core.durability import Durability
 from qbull.store.store import Store
 from qbull.worker.actor import first_of, start_actor, stop_actors
@@ -40,15 +39,13 @@ from qbull.worker.process.child import WorkerCommand, WorkerProcess
 from qbull.worker.process.crash_board import board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat
 from qbull.worker.process.quarantine import QuarantineKeeper
+from qbull.worker.process.restart_pause import RESTART_BACKOFF, START_FAILED_EXIT_CODE, RestartPause
 from qbull.worker.process.starter import ProcessStarter
 from qbull.worker.process.wait_for_server import wait_for_server
 
 log = logging.getLogger("qbull.supervisor")
 A = TypeVar("A")
 
-STABLE_UPTIME_SECONDS = 10.0
-"""If a process has lived this long, the next one starts at once. Otherwise the pause grows each time."""
-RESTART_BACKOFF = ExponentialBackoff(first_seconds=0.25, max_seconds=30.0)
 RECLAIM_TIMEOUT_SECONDS = 2.0
 """Seconds in which the deliveries of a process are usually reclaimed.
 
@@ -164,7 +161,7 @@ class Supervisor:
 
         Without a number it is the quarantine process, which lives while there are suspects.
         """
-        quick_deaths = 0
+        pause = RestartPause()
         successor: WorkerProcess | None = None
         while True:
             if number is None:
@@ -178,13 +175,9 @@ class Supervisor:
                 self._cleaning.add(asyncio.create_task(self._see_off(child, ending)))
                 continue
             running = await self._see_off(child, ending)
-            if running or time.monotonic() - child.started >= STABLE_UPTIME_SECONDS:
-                # A job is to blame, and it is known which: the others need not wait for a new process.
-                quick_deaths = 0
-            else:
-                quick_deaths += 1
-            if quick_deaths > 1 and not self._stop.is_set():
-                wait = RESTART_BACKOFF.delay(quick_deaths - 2)
+            uptime = time.monotonic() - child.started
+            wait = pause.after(ending.result(), uptime, ran_jobs=bool(running))
+            if wait and not self._stop.is_set():
                 log.warning(
                     "worker processes die before they run a job; starting the next one in %.3g s", wait
                 )
@@ -247,7 +240,7 @@ class Supervisor:
         how = f"signal {-code}" if code < 0 else f"code {code}"
         if running and not self._stop.is_set():
             log.error("worker %s crashed: it ended with %s while it ran %d jobs", child.id, how, len(running))
-        elif code != 0:
+        elif code not in (0, START_FAILED_EXIT_CODE):
             log.warning("worker %s ended with %s", child.id, how)
 
     async def _pause(self, seconds: float) -> None:

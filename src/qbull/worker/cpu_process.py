@@ -1,0 +1,190 @@
+"""The inside of a process of the CPU pool: its main function, and the messages to and from its worker.
+
+Only bytes travel: the task's name and its payload to the process, the encoded result or the error back. The
+lifespans of the app start before the first job and stop when the worker closes the connection.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import struct
+import sys
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import ExitStack
+from math import inf
+from typing import Any, BinaryIO
+
+import msgspec
+
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, encode_result
+from qbull.core.flow import Dependency
+from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
+from qbull.core.record import body_of
+from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
+from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
+from qbull.worker.current import RunningJob, running
+from qbull.worker.debugging import refuse_breakpoints
+from qbull.worker.lifespan import Lifespan
+from qbull.worker.process.forwarded_log import ForwardingHandler
+from qbull.worker.process.lifeline import end_group, follow_parent, is_cut
+
+LENGTH_PREFIX = struct.Struct(">I")
+
+
+class LifespanStart(msgspec.Struct, tag=True):
+    """The first request to a process: start these lifespans."""
+
+    lifespans: list[tuple[str, str]]
+    log_levels: dict[str, int] = {}
+
+
+class ProcessRequest(msgspec.Struct, tag=True):
+    module: str
+    name: str
+    queue: str
+    id: bytes
+    place: bytes
+    record: bytes
+    limit: int = PAYLOAD_LIMIT_BYTES
+    app: str = ""
+    start_by: float = inf
+    payload: bytes | None = None
+    """The decoded arguments, if those in the record are encrypted or signed: a process has no keys."""
+    dependencies: list[tuple[str, Dependency]] = []
+    log_levels: dict[str, int] = {}
+    """The levels of the worker's loggers."""
+
+
+_requests = msgspec.msgpack.Decoder(ProcessRequest | LifespanStart)
+
+
+class ProcessReply(msgspec.Struct):
+    result: bytes | None = None
+    error: str = ""
+    stacktrace: str = ""
+    word: str = ""
+    delay: float = 0.0
+    queue: bool = False
+
+
+class ProcessProgressSink:
+    """In a process of the pool: passes the job's progress and log lines to the worker, from any thread."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._turn = threading.Lock()
+
+    def progress(self, job: RunningJob, value: float) -> None:
+        self.tell(ProcessReply(word="progress", delay=value))
+
+    def log(self, job: RunningJob, text: str) -> Future[None]:
+        self.tell(ProcessReply(word="log", error=text[:MAX_LOG_LINE_CHARS]))
+        written: Future[None] = Future()
+        written.set_result(None)
+        return written
+
+    def tell_record(self, record: bytes) -> None:
+        """Pass a log record on, as `forwarded_log` encodes it."""
+        self.tell(ProcessReply(word="record", result=record))
+
+    def tell(self, answer: ProcessReply) -> None:
+        # An error text may contain lone surrogates, which no encoding can carry.
+        answer.error = answer.error.encode("utf-8", "replace").decode()
+        answer.stacktrace = answer.stacktrace.encode("utf-8", "replace").decode()
+        body = msgspec.msgpack.encode(answer)
+        with self._turn:
+            self._answers.write(LENGTH_PREFIX.pack(len(body)) + body)
+            self._answers.flush()
+
+
+def _run_request(
+    request: ProcessRequest, sink: ProcessProgressSink, log_handler: ForwardingHandler, life: int
+) -> ProcessReply:
+    try:
+        imported = request.module in sys.modules
+        function = _find_function(request)
+        if not imported:
+            log_handler.take_over()
+        log_handler.apply_levels(request.log_levels)
+        body = body_of(request.record)
+        args, kwargs = Signature(body.task, function).decode(
+            body.payload if request.payload is None else request.payload
+        )
+        job = RunningJob(request.queue, request.place, request.id, request.record, body)
+        job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
+        running.set(job)
+        if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock
+            return ProcessReply(word="late")
+        # The job may be another worker's by now.
+        if is_cut(life):
+            end_group()
+        value = function(*args, **kwargs)
+    except RetryAfter as error:
+        return ProcessReply(error=describe(error), word="retry", delay=error.delay, queue=error.queue)
+    except Fail as error:
+        return ProcessReply(error=describe(error), word="fail", stacktrace=format_stacktrace(error) or "")
+    except AlreadyDone:
+        return ProcessReply(b"null")
+    except BaseException as error:
+        return ProcessReply(error=describe(error), stacktrace=format_stacktrace(error) or "")
+    try:
+        return ProcessReply(encode_result(value, request.limit))
+    except PayloadError as error:
+        return ProcessReply(error=str(error), word="undeliverable")
+
+
+def _start_lifespans(
+    request: LifespanStart, started: ExitStack, log_handler: ForwardingHandler
+) -> ProcessReply:
+    try:
+        for module, name in request.lifespans:
+            lifespan = _find_lifespan(module, name)
+            log_handler.take_over()
+            log_handler.apply_levels(request.log_levels)
+            started.enter_context(lifespan.running_here())
+    except BaseException as error:
+        return ProcessReply(error=str(error) if isinstance(error, LifespanError) else describe(error))
+    return ProcessReply()
+
+
+def _find_lifespan(module: str, name: str) -> Lifespan[Any]:
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        if not isinstance(found, Lifespan):
+            raise AttributeError(f"it is {found!r}")
+    except (ImportError, AttributeError) as error:
+        raise LifespanError(
+            f'lifespan "{name}" of module "{module}" cannot be imported by a process of cpu=True: {error}. '
+            "Declare it at module level, or with cpu=False."
+        ) from error
+    return found
+
+
+def _find_function(request: ProcessRequest) -> Any:
+    found: Any = importlib.import_module(request.module)
+    for part in request.name.split("."):
+        found = getattr(found, part)
+    return found.spec.function if hasattr(found, "spec") else found
+
+
+def serve(fd: int, life: int, parent: int) -> None:
+    """The main function of a process of the pool: run requests until its worker is gone."""
+    follow_parent(life, parent)
+    refuse_breakpoints()
+    sys.path.insert(0, os.getcwd())
+    with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:
+        sink = ProcessProgressSink(answers)
+        log_handler = ForwardingHandler(sink.tell_record)
+        log_handler.take_over()
+        with ExitStack() as lifespans:
+            while len(head := source.read(4)) == 4:
+                request = _requests.decode(source.read(LENGTH_PREFIX.unpack(head)[0]))
+                if isinstance(request, LifespanStart):
+                    sink.tell(_start_lifespans(request, lifespans, log_handler))
+                else:
+                    sink.tell(_run_request(request, sink, log_handler, life))
