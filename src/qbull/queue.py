@@ -8,11 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-import msgspec
-
 from qbull.codecs.context import payload_context, result_context
 from qbull.config import QueueSettings
-from qbull.core.codec import encode_payload
 from qbull.core.ids import check_id
 from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
@@ -20,11 +17,12 @@ from qbull.core.rate import Rate
 from qbull.core.record import STATES, Body, State
 from qbull.core.retry import Retry
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
-from qbull.core.task import TaskSpec
+from qbull.core.task import TaskSpec, in_notebook
 from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError, PayloadError
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.manage import live_settings, repartition, search
+from qbull.manage.edit import encode_edited
 from qbull.manage.live_settings import UNCHANGED
 from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.produce.enqueue import Producer
@@ -141,7 +139,7 @@ class Queue:
         def declare(function: Callable[..., Any]) -> Any:
             task = function if isinstance(function, Task) else self.task(name=name)(function)
             schedule = task.schedule(name or task.name, ScheduleRule(expression, **rule), args or {})
-            if schedule.name in self.app.declared:
+            if schedule.name in self.app.declared and not in_notebook():
                 raise DeclarationError(
                     f'schedule "{schedule.name}": declared twice; give one of them another name=…'
                 )
@@ -242,6 +240,40 @@ class Queue:
         """
         return await search.clean(self, state, older_than, limit, JobFilter(**filters))
 
+    async def cancel(
+        self,
+        state: State = "waiting",
+        *,
+        reason: str = "cancelled",
+        limit: int | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> int:
+        """Cancel jobs that have not ended. Returns how many. Workers are asked to stop the running ones.
+
+        Args:
+            state: waiting, delayed or active.
+            reason: the error of the cancelled jobs.
+            limit: maximum number of jobs.
+            filters: as in `search`.
+        """
+        return await search.cancel(self, state, reason, limit, JobFilter(**filters))
+
+    async def purge(
+        self,
+        state: State = "waiting",
+        *,
+        limit: int | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> int:
+        """Delete jobs that have not started, permanently. Returns how many.
+
+        Args:
+            state: waiting or delayed.
+            limit: maximum number of jobs.
+            filters: as in `search`.
+        """
+        return await search.purge(self, state, limit, JobFilter(**filters))
+
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """The jobs that end: `async for event in queue.events()`.
 
@@ -261,13 +293,14 @@ class Queue:
 
     # Operate the queue.
 
-    async def pause(self, *, by: str | None = None) -> None:
+    async def pause(self, *, wait: float | None = None, by: str | None = None) -> None:
         """Start no more jobs until `resume`. Running jobs end normally.
 
         Args:
+            wait: seconds to wait until no job is running; then raises ResultTimeout.
             by: who does it, for the history of changes; user@host if None.
         """
-        await live_settings.pause(self, by)
+        await live_settings.pause(self, by, wait)
 
     async def resume(self, *, by: str | None = None) -> None:
         """Continue after `pause`, or after a task has paused the whole queue.
@@ -360,22 +393,5 @@ class Queue:
         return self.app._codecs.open(result_context(self.name, id, task), result)
 
     def _encode_edited(self, id: str, body: Body, payload: Mapping[str, Any]) -> bytes:
-        """Encode new arguments for a job. They must not change its key.
-
-        They are checked if this app has the code of the task.
-        """
-        spec, limit = self.tasks.get(body.task), self.app.payload_limit
-        if spec is None:
-            body.payload = encode_payload(body.task, payload, limit)
-            return self._producer.protect(id, body)
-        encoded, call = spec.signature.encode((), dict(payload), limit)
-        if spec.key is not None:
-            key = spec.key.apply(msgspec.structs.asdict(call))
-            stored = self._open_payload(id, body)
-            if key != body.key and spec.key.apply(spec.signature.arguments(stored)) == body.key:
-                raise ArgumentsError(
-                    f'task "{spec.name}": these arguments have the key "{key}", the job has "{body.key}"; '
-                    "enqueue a new job, and remove() this one"
-                )
-        body.payload = encoded
-        return self._producer.protect(id, body)
+        """Encode new arguments for a job. They must not change its key."""
+        return encode_edited(self, id, body, payload)

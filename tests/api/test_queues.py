@@ -392,3 +392,33 @@ async def test_a_server_that_is_away_is_said(away: tuple[qbull.App, Node]) -> No
         assert (await token.ask("GET", "/api/queues/stats")).status_code == 503, (
             "no door opens because nobody can look"
         )
+
+
+async def test_all_queues_are_paused_and_resumed(app: qbull.App, email: qbull.Queue, admin: Person) -> None:
+    orders = app.queue("orders")
+    for queue in (email, orders):
+        await queue.stats()
+        async with app.worker([queue.name]):
+            pass
+
+    paused = await admin.post("/api/pause")
+    assert [(await queue.stats()).paused for queue in (email, orders)] == [True, True]
+    resumed = await admin.post("/api/resume")
+    assert [(await queue.stats()).paused for queue in (email, orders)] == [False, False]
+
+    assert (paused["message"], resumed["message"]) == ("paused 2 queues", "resumed 2 queues")
+    assert [change.by for change in await orders.changes()] == ["QBULL_ADMIN_TOKEN"] * 2
+
+
+async def test_filters_take_times_as_people_write_them(
+    app: qbull.App, email: qbull.Queue, admin: Person
+) -> None:
+    await admin.post("/api/queues/email/jobs", {"task": "send", "payload": {"to": "a"}})
+
+    path = "/api/queues/email/jobs"
+    for time in ("yesterday", "2h", "2020-01-01", "2020-01-01T00:00:00Z"):
+        found = await admin.get(path, state="waiting", after=time)
+        assert len(found["jobs"]) == 1
+        assert (await admin.get(path, state="waiting", before=time))["jobs"] == []
+    await admin.refused(400, "GET", f"{path}?state=waiting&after=soon")
+    await admin.refused(400, "GET", f"{path}?state=waiting&after=2020-99-01")

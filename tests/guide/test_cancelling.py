@@ -324,3 +324,38 @@ async def test_a_reason_with_half_a_character_is_taken(app: qbull.App) -> None:
 
     assert await job.cancel("wrong \ud800") == "cancelled"
     assert (await job.info()).error == "wrong ?"
+
+
+async def test_many_jobs_are_cancelled_or_purged_by_filter(app: qbull.App) -> None:
+    email = app.queue("email", partitions=2)
+
+    @email.task
+    async def remind(user: int) -> None: ...
+
+    @email.task
+    async def send(user: int) -> None: ...
+
+    for user in range(4):
+        await remind.options(delay=3600).enqueue(user)
+        await send.enqueue(user)
+
+    assert await email.cancel("delayed", task="remind", payload={"user": 2}, reason="left") == 1
+    assert await email.cancel(task="remind") == 0, "only delayed ones are left"
+    assert await email.cancel(task="send", limit=3) == 3
+    assert await email.purge(task="send") == 1
+    assert await email.purge("delayed") == 3
+
+    [cancelled] = (await email.search("cancelled", task="remind")).jobs
+    assert (cancelled.payload, cancelled.error) == ({"user": 2}, "left")
+    assert (await email.stats()).total == 4
+
+
+async def test_only_jobs_that_have_not_ended_are_cancelled_or_purged(app: qbull.App) -> None:
+    email = app.queue("email")
+
+    with pytest.raises(qbull.ArgumentsError, match="use waiting, delayed or active"):
+        await email.cancel("failed")
+    with pytest.raises(qbull.ArgumentsError, match="use waiting or delayed"):
+        await email.purge("active")
+    with pytest.raises(qbull.ArgumentsError, match="limit=0"):
+        await email.cancel(limit=0)

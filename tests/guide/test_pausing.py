@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 import qbull
 from conftest import eventually
 
@@ -169,3 +171,37 @@ async def test_pausing_twice_is_pausing_once(app: qbull.App) -> None:
 
     assert not (await email.stats()).paused
     assert [change.setting for change in await email.changes()] == ["paused", "paused"]
+
+
+async def test_a_pause_can_wait_until_nothing_runs(app: qbull.App) -> None:
+    email = app.queue("email", concurrency=2)
+    running, go_on = asyncio.Semaphore(0), asyncio.Event()
+    ended: list[int] = []
+
+    @email.task
+    async def send(n: int) -> None:
+        running.release()
+        await go_on.wait()
+        ended.append(n)
+
+    for n in range(5):
+        await send.enqueue(n)
+    async with app.worker():
+        for _ in range(2):
+            await asyncio.wait_for(running.acquire(), 30)
+        with pytest.raises(qbull.ResultTimeout, match=r"is paused, but 2 of its jobs still run after 0\.2 s"):
+            await email.pause(wait=0.2)
+        waiting = asyncio.create_task(email.pause(wait=60))
+        go_on.set()
+        await waiting
+        after = list(ended)
+        assert (await email.stats()).active == 0
+
+    assert ended == after, "nothing has started since"
+    assert len(ended) == 2
+    assert (await email.stats()).waiting == 3
+
+
+async def test_a_wait_must_be_a_duration(app: qbull.App) -> None:
+    with pytest.raises(qbull.ConfigError, match="give a number of seconds from 0"):
+        await app.queue("email").pause(wait=-1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, assert_never, cast
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
+from qbull.core.moment import MOMENT_EXAMPLES, parse_moment
 from qbull.views.jobs import FilterShape
 
 
@@ -24,7 +25,7 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
             case "text":
                 filters[name] = value
             case "time":
-                filters[name] = moment_in(name, value)
+                filters[name] = _past_moment(name, value)
             case "payload":
                 path, _, expected = value.partition("=")
                 context.redaction.refuse_hidden_filter(caller, name, path)
@@ -34,6 +35,15 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
     if filters and context.redaction.has_hidden_fields:
         filters["hidden"] = context.redaction.fields
     return cast(JobFilterArguments, filters)
+
+
+def _past_moment(field: str, text: str) -> datetime:
+    """Parse a time as people write it, or refuse the field."""
+    try:
+        return parse_moment(text, datetime.now(UTC), UTC)
+    except (ValueError, OverflowError):
+        why = f"is no time; write it like {MOMENT_EXAMPLES}"
+        raise ApiProblem(400, f"{field}: {why}", errors=[Wrong(field, why)]) from None
 
 
 def moment_in(field: str, text: str) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -90,6 +91,24 @@ async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     queue = await call.context.queue(call.path["queue"])
     await queue.resume(by=call.caller.name)
     return access.DoneView(message=f'queue "{queue.name}": resumed', timestamp=now())
+
+
+async def pause_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
+    queues = await call.context.queues()
+    for queue in queues:
+        await queue.pause(by=call.caller.name)
+    return access.DoneView(message=f"paused {_count(queues)}", timestamp=now())
+
+
+async def resume_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
+    queues = await call.context.queues()
+    for queue in queues:
+        await queue.resume(by=call.caller.name)
+    return access.DoneView(message=f"resumed {_count(queues)}", timestamp=now())
+
+
+def _count(queues: Sequence[Queue]) -> str:
+    return f"{len(queues)} queue{'s' * (len(queues) != 1)}"
 
 
 async def settings(call: ApiCall[Any, Any]) -> setting_views.SettingsView:
@@ -209,6 +228,24 @@ ENDPOINTS = [
         handler=queue_details,
         answer=views.QueueView,
         problems=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/pause",
+        role="admin",
+        summary="Pause all queues: no more jobs start",
+        handler=pause_all,
+        answer=access.DoneView,
+        audit="pause all queues",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/resume",
+        role="admin",
+        summary="Resume all paused queues",
+        handler=resume_all,
+        answer=access.DoneView,
+        audit="resume all queues",
     ),
     Endpoint(
         method="POST",

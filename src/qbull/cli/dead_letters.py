@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar, assert_never
 
 import click
 
+from qbull.cli.duration import SecondsParam
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.job_filter import JOB_FILTERS, FilterField, JobFilterArguments
+from qbull.core.moment import parse_moment
 from qbull.core.record import State
 from qbull.manage.search import Redriven
 from qbull.views.jobs import FailureGroupView
@@ -25,12 +27,9 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     if value is None:
         return None
     try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(f'"{value}" is not a time; write it like 2030-01-31T12:00:00Z') from None
-    if at.utcoffset() is None:
-        raise click.BadParameter(f'"{value}" has no time zone; write it like 2030-01-31T12:00:00Z')
-    return at
+        return parse_moment(value, datetime.now(UTC), None)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _payload(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
@@ -148,10 +147,10 @@ def redrive(
 )
 @click.option(
     "--older-than",
-    type=click.FloatRange(0),
+    type=SecondsParam(),
     required=True,
-    metavar="SECONDS",
-    help="Only jobs that finished at least this long ago; 0 for all.",
+    metavar="DURATION",
+    help="Only jobs that finished at least this long ago, such as 3600, 2h or 7d; 0 for all.",
 )
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of jobs.")
 @filtered
@@ -168,7 +167,7 @@ def clean(
 
     \b
     Example:
-      qbull clean email --state completed --older-than 3600
+      qbull clean email --state completed --older-than 7d
       qbull clean email --state failed --older-than 0 --task verify
 
     Prints the number of deleted jobs. Deleting a dead letter that halts its lane lets the lane continue.

@@ -1,24 +1,26 @@
-"""A duration on the command line: a finite number of seconds from 0."""
+"""A duration on the command line: a number of seconds, or a number with a unit."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import click
 
+from qbull.core.moment import parse_duration
 
-class SecondsParam(click.FloatRange):
-    """Seconds, without nan and infinity, which click's FloatRange accepts."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
+class SecondsParam(click.ParamType[float]):
+    """Seconds from 0: `90`, `90s`, `15m`, `2h` or `7d`."""
+
+    name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{value} is not a number of seconds", param, ctx)
-        return seconds
+        if isinstance(value, int | float):
+            return float(value)
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 wait_for_result = click.option(

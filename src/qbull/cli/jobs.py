@@ -169,8 +169,9 @@ def _table(state: State, infos: list[JobInfo]) -> tuple[tuple[str, ...], list[li
         "failed": ("error", "finished"),
         "cancelled": ("payload", "finished"),
         "delayed": ("payload", "due"),
+        "active": ("payload", "started"),
     }.get(state, ("payload", "enqueued"))
-    times = {"finished": "finished_at", "due": "due_at", "enqueued": "created_at"}
+    times = {"finished": "finished_at", "due": "due_at", "started": "started_at", "enqueued": "created_at"}
     rows: list[list[object]] = [
         [
             info.id,

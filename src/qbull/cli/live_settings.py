@@ -1,4 +1,4 @@
-"""`qbull pause`, `resume`, `configure`, `reset` and `settings`: change a queue's settings while it runs."""
+"""`qbull configure`, `reset` and `settings`: change a queue's settings while it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from qbull.cli.pause import by
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.rate import Rate
@@ -14,49 +15,6 @@ from qbull.queue import Queue
 from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES
 from qbull.views.live_settings import SettingsShape
 from qbull.views.shape import to_plain
-
-by = click.option("--by", help="Your name for the history.  [default: user@host]")
-
-
-@click.command()
-@click.argument("queue_name", metavar="QUEUE")
-@by
-@on_target
-def pause(target: Target, queue_name: str, by: str | None) -> None:
-    """Pause a queue: start no more of its jobs.
-
-    Running jobs finish normally. Waiting jobs stay in the queue until it is resumed.
-
-    \b
-    Example:
-      qbull pause email
-    """
-
-    async def main() -> None:
-        await (await target.queue(queue_name)).pause(by=by)
-        click.echo(f'queue "{queue_name}": paused; run "qbull resume {queue_name}" to resume it')
-
-    target.run(main)
-
-
-@click.command()
-@click.argument("queue_name", metavar="QUEUE")
-@by
-@on_target
-def resume(target: Target, queue_name: str, by: str | None) -> None:
-    """Resume a paused queue.
-
-    \b
-    Example:
-      qbull resume email
-    """
-
-    async def main() -> None:
-        await (await target.queue(queue_name)).resume(by=by)
-        click.echo(f'queue "{queue_name}": resumed')
-
-    target.run(main)
-
 
 NO_LIMIT: Any = object()
 """The value of an option that was given as "none", to tell it from an option that was not given."""

@@ -38,8 +38,12 @@ JOB_FILTERS: dict[str, FilterField] = {
     "error_contains": FilterField("text", "TEXT", "Only jobs with this text in their error."),
     "fingerprint": FilterField("text", "FINGERPRINT", 'Only jobs of this group of "qbull failures".'),
     "payload": FilterField("payload", "NAME=VALUE", "Only jobs with this argument, such as items.0.sku=x."),
-    "after": FilterField("time", "TIME", "Only jobs that finished at this time or later."),
-    "before": FilterField("time", "TIME", "Only jobs that finished at this time or earlier."),
+    "after": FilterField(
+        "time", "TIME", "Only jobs that finished at this time or later, such as yesterday or 2h."
+    ),
+    "before": FilterField(
+        "time", "TIME", "Only jobs that finished at this time or earlier, such as 2030-01-31."
+    ),
 }
 """All filters. REST queries and bodies, the flags of the command line and the dashboard follow it."""
 

@@ -58,7 +58,7 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         created_at: When the job was enqueued.
         due_at: When a delayed job becomes runnable.
         expires_at: The job is cancelled if it has not started by then.
-        started_at: When the last run of a finished job started.
+        started_at: When the last run of a finished job started; of an active job, when its worker got it.
         finished_at: When the job ended.
         duration_ms: How long the last run took, in milliseconds.
         timeout: Maximum duration of a run in seconds, if the job has its own.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from qbull.core.ids import new_token
 from qbull.core.job_filter import JobFilter
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending
+from qbull.job import cancel_reason
 from qbull.store.read.finished import TimeSpan, oldest_first
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, server_time
@@ -165,10 +166,18 @@ async def remove(client: Client, partition: Partition, jobs: Sequence[StoredJob]
 
 async def cancel(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
     """Cancel jobs. Workers are asked to stop the running ones."""
-    ending = append_ending(Ending(0, 0.0, "", error="cancelled"))
-    ids = [job.id for job in jobs]
-    words = await partition.cancel(ending, ids)
-    return words.count("cancelled") + words.count("cancelling")
+    return await cancelling("cancelled")(client, partition, jobs)
+
+
+def cancelling(reason: str) -> BulkAction:
+    """Cancel jobs for a reason."""
+    ending = append_ending(Ending(0, 0.0, "", error=cancel_reason(reason)))
+
+    async def act(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
+        words = await partition.cancel(ending, [job.id for job in jobs])
+        return words.count("cancelled") + words.count("cancelling")
+
+    return act
 
 
 async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qbull.errors import ConfigError
+from qbull.errors import MAX_DELAY_SECONDS, ConfigError, ResultTimeout
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.live_settings import (
     LIVE_SETTING_TYPES,
@@ -30,10 +31,38 @@ class _Unset:
 
 UNCHANGED: Any = _Unset()
 
+PAUSE_NOTICE_SECONDS = 1.0
+"""Within this time all workers have noticed a pause."""
+IDLE_POLL_SECONDS = 0.1
 
-async def pause(queue: Queue, by: str | None) -> None:
-    """Start no more jobs of a queue until it is resumed."""
+
+async def pause(queue: Queue, by: str | None, wait: float | None = None) -> None:
+    """Start no more jobs of a queue until it is resumed, and wait until none is running."""
     await _change(queue, {PAUSED_SETTING: True}, by)
+    if wait is not None:
+        await _until_idle(queue, wait)
+
+
+async def _until_idle(queue: Queue, wait: float) -> None:
+    """Wait until no worker has a job of a paused queue.
+
+    Workers learn of a pause within PAUSE_NOTICE_SECONDS, so that they may start a job until then.
+    """
+    if not 0 <= wait <= MAX_DELAY_SECONDS:
+        raise ConfigError(f"wait={wait!r}: give a number of seconds from 0")
+    loop = asyncio.get_running_loop()
+    paused_at = loop.time()
+    while True:
+        active = (await queue.stats()).active
+        passed = loop.time() - paused_at
+        if not active and passed >= PAUSE_NOTICE_SECONDS:
+            return
+        if active and passed >= wait:
+            raise ResultTimeout(
+                f'queue "{queue.name}" is paused, but {active} of its jobs still run after {wait:g} s. '
+                "Wait longer, or cancel them."
+            )
+        await asyncio.sleep(IDLE_POLL_SECONDS)
 
 
 async def resume(queue: Queue, by: str | None) -> None:

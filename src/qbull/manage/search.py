@@ -137,6 +137,26 @@ async def clean(
     return await run_bulk(queue.app._client(), await queue._partitions(), operation)
 
 
+async def cancel(queue: Queue, state: State, reason: str, limit: int | None, job_filter: JobFilter) -> int:
+    """Cancel jobs that have not ended; returns how many."""
+    if state not in ("waiting", "delayed", "active"):
+        raise ArgumentsError(f"state {state!r}: use waiting, delayed or active")
+    return await _run(queue, BulkOperation(bulk.cancelling(reason), state, job_filter, limit=limit))
+
+
+async def purge(queue: Queue, state: State, limit: int | None, job_filter: JobFilter) -> int:
+    """Delete jobs that have not started; returns how many."""
+    if state not in ("waiting", "delayed"):
+        raise ArgumentsError(f"state {state!r}: use waiting or delayed")
+    return await _run(queue, BulkOperation(bulk.remove, state, job_filter, limit=limit))
+
+
+async def _run(queue: Queue, operation: BulkOperation) -> int:
+    if operation.limit is not None:
+        _check_count("limit", operation.limit)
+    return await run_bulk(queue.app._client(), await queue._partitions(), operation)
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """The jobs of a page: their state, a filter, how many, and how many bytes."""

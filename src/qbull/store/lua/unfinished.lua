@@ -7,8 +7,8 @@
 -- ARGV  cursor count:int state
 --       state: "waiting", "active" or "delayed"
 -- GIVES the next cursor ("0": that was all), how many were looked at, and for each that is in the state: id,
---       record, due time or entry, worker, and the start of its place: r<band> before the entry, l or d
---       before the record
+--       record, due time or entry, worker, when that worker got it (in ms, else 0), and the start of its
+--       place: r<band> before the entry, l or d before the record
 local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
 local flat, answer = found[2], {found[1], #found[2] / 2}
 local kinds = state == 'delayed' and 'dm' or state == 'waiting' and 'rld' or 'rl'
@@ -19,7 +19,8 @@ for i = 1, #flat, 2 do
     if seen[1] == state then
       local n = #answer
       answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = id, seen[2], seen[3], seen[4]
-      answer[n + 5] = string.sub(place, 1, string.sub(place, 1, 1) == 'r' and 2 or 1)
+      answer[n + 5] = seen[5]
+      answer[n + 6] = string.sub(place, 1, string.sub(place, 1, 1) == 'r' and 2 or 1)
     end
   end
 end

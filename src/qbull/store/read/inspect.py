@@ -97,6 +97,8 @@ class StoredJob:
     partition: int = 0
     entry_ms: int = 0
     """The time of its entry: the time of enqueueing, if the record does not have it."""
+    started_ms: int | None = None
+    """When a worker got it, if it is active."""
     progress: float | None = None
     position: bytes = b""
     """Its position, if it was asked for. It changes when the job moves or finishes once more."""
@@ -119,7 +121,9 @@ class StoredJob:
         body, ending = self.body(), self.ending
         readable = body.task != "?"
         finished = self.finished_ms
-        started = int(finished - ending.duration_ms) if finished is not None and ending is not None else None
+        started = self.started_ms
+        if finished is not None and ending is not None:
+            started = int(finished - ending.duration_ms)
         error = ending.error if ending is not None else (body.history[-1].error if body.history else None)
         return JobInfo(
             id=self.id,
@@ -179,7 +183,7 @@ async def find(partition: Partition, id: str) -> StoredJob | None:
     reply = await partition.server.script("find", partition.base, id)
     if not reply:
         return None
-    said, state, record, at, worker = reply
+    said, state, record, at, worker, since_ms = reply
     kind: State = state.decode()
     progress = read_progress(said)
     if kind == "delayed":
@@ -205,6 +209,7 @@ async def find(partition: Partition, id: str) -> StoredJob | None:
         worker=worker.decode() or None,
         partition=partition.number,
         entry_ms=entry_ms,
+        started_ms=since_ms or None,
         progress=progress,
     )
 

@@ -18,7 +18,7 @@ from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import LANE_DIGEST_BYTES, TRAIN_MARK
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read.finished import TimeSpan, merged
-from qbull.store.read.inspect import StoredJob, counts, ms_of
+from qbull.store.read.inspect import StoredJob, counts, ms_of, server_time
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import read_progress
 
@@ -165,6 +165,7 @@ async def _parked(partition: Partition, limit: int) -> AsyncGenerator[StoredJob,
 
 
 async def _active(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
+    now_ms = int(await server_time(partition) * 1000)
     for level in (*await partition.priority_levels(), UNPARKED_LEVEL):
         stream = ready_stream(partition.base, level)
         try:
@@ -175,7 +176,7 @@ async def _active(partition: Partition, limit: int) -> AsyncGenerator[StoredJob,
             some = pending[at : at + PAGE_BATCH_JOBS]
             asked = [("XRANGE", stream, entry, entry) for entry, *_ in some]
             entries = await fan_out.run_commands(partition.server, asked)
-            for (_, worker, *_), rows in zip(some, entries, strict=True):
+            for (entry, worker, idle_ms, _), rows in zip(some, entries, strict=True):
                 for id, record in (await _jobs_in(partition, rows))[:1]:
                     yield StoredJob(
                         id.decode("utf-8", "replace"),
@@ -183,6 +184,8 @@ async def _active(partition: Partition, limit: int) -> AsyncGenerator[StoredJob,
                         record,
                         worker=worker.decode(),
                         partition=partition.number,
+                        entry_ms=ms_of(entry),
+                        started_ms=now_ms - idle_ms,
                     )
 
 

@@ -28,12 +28,15 @@ class ScanBatch(NamedTuple):
 
 
 class _ScannedRow(NamedTuple):
-    """A job as lua/unfinished.lua gives it. `at` is its due time or entry, `kind` the start of its place."""
+    """A job as lua/unfinished.lua gives it. `at` is its due time or entry, `since_ms` the time of
+    its delivery, `kind` the start of its place.
+    """
 
     id: bytes
     record: bytes
     at: bytes
     worker: bytes
+    since_ms: int
     kind: bytes
 
 
@@ -46,12 +49,12 @@ async def scan_unfinished(
             "unfinished", partition.base, cursor, step, state
         )
         cursor = after.decode()
-        rows = (_ScannedRow(*flat[at : at + 5]) for at in range(0, len(flat), 5))
+        rows = (_ScannedRow(*flat[at : at + 6]) for at in range(0, len(flat), 6))
         jobs = [_scanned_job(partition, state, row) for row in rows]
         yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)
         if cursor == SCAN_START:
             return
-        bytes_ = sum(len(part) for part in flat)
+        bytes_ = sum(len(part) for part in flat if isinstance(part, bytes))
         step = max(10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1)))
 
 
@@ -63,6 +66,7 @@ def _scanned_job(partition: Partition, state: State, row: _ScannedRow) -> Stored
         row.record,
         due_ms=due,
         worker=row.worker.decode() or None,
+        started_ms=row.since_ms or None,
         partition=partition.number,
         entry_ms=int(row.at.partition(b"-")[0]) if row.at and due is None else 0,
         position=row.kind + (row.at if row.kind[:1] == b"r" else row.record),
