@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -13,6 +15,7 @@ from qbull.core.codec import decode_untyped
 from qbull.core.durable import RecordedStep, show_record
 from qbull.core.ids import new_token
 from qbull.core.job_info import JobInfo
+from qbull.core.options import Options
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
@@ -62,6 +65,26 @@ PROMOTE_CONFLICTS = {
     "cancelled": "was cancelled; retry() runs it again",
 }
 REMOVE_CONFLICTS = {"active": "is running; cancel() it first"}
+CHANGE_CONFLICTS = {
+    "active": "is running, so it cannot be changed; cancel() it, and enqueue another one",
+    "completed": "has completed; enqueue it again to run it a second time",
+    "failed": "has failed; retry(payload=…) runs it again with other arguments",
+    "cancelled": "was cancelled; retry(payload=…) runs it again with other arguments",
+    "dependent": "waits for other jobs of its flow, which decide when it runs",
+}
+
+
+async def _update(token: str, id: str, task: bytes, payload: bytes, partition: Partition) -> str:
+    return await partition.update(token, id, task, payload)
+
+
+class _OtherJob(Exception):
+    """The id belongs to a job of another task by now."""
+
+
+def cancel_reason(reason: str) -> str:
+    """The reason as it is stored: not too long, and without lone surrogates, which UTF-8 cannot encode."""
+    return reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode() or "cancelled"
 
 
 class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
@@ -227,9 +250,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         Args:
             reason: the error of the cancelled job.
         """
-        # UTF-8 cannot encode a lone surrogate.
-        said = reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode()
-        ending = append_ending(Ending(0, 0.0, "", error=said or "cancelled"))
+        ending = append_ending(Ending(0, 0.0, "", error=cancel_reason(reason)))
 
         async def cancel(partition: Partition) -> str:
             return (await partition.cancel(ending, [self.id]))[0]
@@ -269,6 +290,65 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         token = new_token()
         await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_CONFLICTS)
         return "waiting"
+
+    async def reschedule(
+        self, *, delay: float | None = None, at: datetime | None = None
+    ) -> Literal["waiting", "delayed"]:
+        """Change when a job may run that has not started. Returns its new state.
+
+        A job that waits for its next attempt keeps its place in its lane. Any other leaves its lane, and
+        joins the end when it is due.
+
+        Args:
+            delay: seconds from now; 0 lets it run now.
+            at: a time, with a time zone.
+        """
+        if (delay is None) == (at is None):
+            raise ArgumentsError("reschedule: give delay or at, one of them")
+        token, when = new_token(), Options(delay=delay, at=at).when
+        return await self._change(lambda partition: partition.reschedule(token, self.id, when), "rescheduled")
+
+    async def update(self, arguments: Mapping[str, Any]) -> Literal["waiting", "delayed"]:
+        """Change the arguments of a job that has not started. Returns its state.
+
+        Args:
+            arguments: all arguments by name, checked like a call of the task. The key must stay the same.
+        """
+        token = new_token()
+        while True:
+            there = await self._queue.app._client().find(self._queue.settings, self.id)
+            if there is None:
+                raise self._unknown()
+            if there[1].state not in ("waiting", "delayed"):
+                raise self._conflict(there[1].state, CHANGE_CONFLICTS)
+            task, payload = self._edited(there[1], arguments)
+            try:
+                return await self._change(partial(_update, token, self.id, task, payload), "updated")
+            except _OtherJob:  # The id belongs to another job since it was read.
+                continue
+
+    async def _change(
+        self, verb: Callable[[Partition], Awaitable[str]], done: str
+    ) -> Literal["waiting", "delayed"]:
+        answer = await self._queue.app._client().on_job(self._queue.settings, self.id, verb)
+        word, _, state = answer.partition(" ")
+        if word == "other":
+            raise _OtherJob
+        if word != done:
+            raise self._conflict(word, CHANGE_CONFLICTS)
+        return "waiting" if state == "waiting" else "delayed"
+
+    def _edited(self, found: StoredJob, arguments: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """The task and the new arguments, as the body of a record has them."""
+        try:
+            body = body_of(found.record)
+        except UnreadableRecord as error:
+            raise Conflict(
+                f'queue "{self.queue}": job {self.id} cannot be changed: {error}; remove() it',
+                state=found.state,
+            ) from None
+        encode = msgspec.msgpack.encode
+        return encode(body.task), encode(self._queue._encode_edited(self.id, body, arguments))
 
     async def remove(self) -> Literal["removed"]:
         """Delete the job permanently. Raises Conflict for a running job.

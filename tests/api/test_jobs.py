@@ -127,6 +127,26 @@ async def test_a_failed_job_is_retried_with_other_arguments(orders_app: OrdersAp
     assert [run["error"] for run in runs] == ["ValueError: no stamps", None]
 
 
+async def test_a_waiting_job_is_rescheduled_and_updated(orders_app: OrdersApp, admin: Person) -> None:
+    job = await orders_app.ship.enqueue("ada")
+    path = f"/api/queues/orders/jobs/{job.id}"
+
+    later = await admin.post(f"{path}/reschedule", {"delay": 3600})
+    changed = await admin.post(f"{path}/update", {"payload": {"customer": "ada", "fail": "no stamps"}})
+    at = await admin.post(f"{path}/reschedule", {"at": "2030-01-31T12:00:00Z"})
+    shown = await admin.get(path)
+    now = await admin.post(f"{path}/reschedule", {"delay": 0})
+
+    assert [one["status"] for one in (later, changed, at, now)] == ["delayed"] * 3 + ["waiting"]
+    assert (shown["dueAt"], shown["payload"]["fail"]) == ("2030-01-31T12:00:00.000Z", "no stamps")
+    assert "one of them" in await admin.refused(400, "POST", f"{path}/reschedule", {})
+    await admin.refused(400, "POST", f"{path}/reschedule", {"at": "soon"})
+    assert "customer" in await admin.refused(400, "POST", f"{path}/update", {"payload": {"customer": 5}})
+    await orders_app.drain()
+    assert "has failed" in await admin.refused(409, "POST", f"{path}/reschedule", {"delay": 5})
+    await admin.refused(404, "POST", "/api/queues/orders/jobs/nothing/update", {"payload": {}})
+
+
 async def test_what_a_task_logs_is_read(orders_app: OrdersApp, viewer: Person) -> None:
     job = await orders_app.ship.enqueue("ada")
     await orders_app.drain()
@@ -220,7 +240,7 @@ async def test_pages_follow_each_other(orders_app: OrdersApp, viewer: Person) ->
         {"limit": 0},
         {"cursor": "yesterday"},
         {"state": "waiting", "cursor": "yesterday"},
-        {"after": "yesterday"},
+        {"after": "soon"},
         {"after": "2030-01-01T00:00:00"},
         {"payload": "x"},
         {"start": 0, "task": "ship"},

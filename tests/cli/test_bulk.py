@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from shell import Shell, open_shell, open_shop  # noqa: F401 - two are fixtures
-from shop import Shop
+from sample_app import SampleApp
+from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 import qbull
 from conftest import eventually
 
 
 @pytest.fixture(name="filled")
-async def fill(shop: Shop) -> Shop:
+async def fill(sample: SampleApp) -> SampleApp:
     for n in range(3):
-        await shop.send.enqueue(to=f"box {n}")
-        await shop.talk.enqueue()
-        await shop.send.options(delay=3600).enqueue(to=f"later {n}")
-    return shop
+        await sample.send.enqueue(to=f"box {n}")
+        await sample.talk.enqueue()
+        await sample.send.options(delay=3600).enqueue(to=f"later {n}")
+    return sample
 
 
 @pytest.mark.usefixtures("filled")
@@ -60,9 +60,9 @@ async def test_a_cancel_names_one_job_or_a_filter(shell: Shell) -> None:
     assert "omit one of them" in shell.refused("cancel", "email", "some-id", "--task", "send", code=2)
 
 
-async def test_times_are_written_as_people_do(app: qbull.App, shell: Shell, shop: Shop) -> None:
+async def test_times_are_written_as_people_do(app: qbull.App, shell: Shell, sample: SampleApp) -> None:
     for n in range(2):
-        await shop.send.enqueue(to=str(n))
+        await sample.send.enqueue(to=str(n))
     async with app.worker(["email"]) as worker:
         await worker.drain()
 
@@ -82,9 +82,9 @@ async def test_times_are_written_as_people_do(app: qbull.App, shell: Shell, shop
 
 
 async def test_active_jobs_are_listed_with_their_start(
-    app: qbull.App, shell: Shell, shop: Shop, tmp_path: Path
+    app: qbull.App, shell: Shell, sample: SampleApp, tmp_path: Path
 ) -> None:
-    job = await shop.wait_for.enqueue(mark=str(tmp_path / "one"))
+    job = await sample.wait_for.enqueue(mark=str(tmp_path / "one"))
     async with app.worker(["slow"]):
         await eventually(lambda: exists(tmp_path / "one.begun"), within=30)
         listed = await asyncio.to_thread(shell.ok, "jobs", "slow", "--state", "active")
@@ -102,9 +102,9 @@ async def exists(path: Path) -> bool:
     return path.exists()
 
 
-async def test_all_queues_are_paused_and_resumed(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
-    await shop.ship.enqueue(customer="b")
+async def test_all_queues_are_paused_and_resumed(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
+    await sample.ship.enqueue(customer="b")
 
     paused = shell.ok("pause", "--all", "--wait", "30s")
     assert paused.splitlines() == [
@@ -118,8 +118,8 @@ async def test_all_queues_are_paused_and_resumed(shell: Shell, shop: Shop) -> No
     assert not any(shell.json("stats", name)["isPaused"] for name in ("email", "orders"))
 
 
-async def test_a_pause_names_a_queue_or_all(shell: Shell, shop: Shop) -> None:
-    await shop.send.enqueue(to="a")
+async def test_a_pause_names_a_queue_or_all(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
 
     assert "name a queue, or give --all" in shell.refused("pause", code=2)
     assert "name a queue, or give --all" in shell.refused("pause", "email", "--all", code=2)
@@ -127,9 +127,9 @@ async def test_a_pause_names_a_queue_or_all(shell: Shell, shop: Shop) -> None:
 
 
 async def test_a_pause_that_waits_in_vain_fails(
-    app: qbull.App, shell: Shell, shop: Shop, tmp_path: Path
+    app: qbull.App, shell: Shell, sample: SampleApp, tmp_path: Path
 ) -> None:
-    job = await shop.wait_for.enqueue(mark=str(tmp_path / "one"))
+    job = await sample.wait_for.enqueue(mark=str(tmp_path / "one"))
     async with app.worker(["slow"]):
         await eventually(lambda: exists(tmp_path / "one.begun"), within=30)
         done = await asyncio.to_thread(shell.run, "pause", "slow", "--wait", "1s")

@@ -50,6 +50,24 @@ async def test_a_job_is_promoted_and_removed(shell: Shell, sample: SampleApp) ->
     assert await job.state() is None
 
 
+async def test_a_waiting_job_is_rescheduled_and_updated(shell: Shell, sample: SampleApp) -> None:
+    job = await sample.send.enqueue(to="a")
+
+    assert shell.ok("reschedule", "email", job.id, "--delay", "2h") == "delayed\n"
+    assert shell.ok("update", "email", job.id, "--payload", '{"to": "b"}') == "delayed\n"
+    shown = shell.json("job", "email", job.id)
+    assert (shown["state"], shown["payload"]) == ("delayed", {"to": "b"})
+    assert shell.ok("reschedule", "email", job.id, "--at", "2030-01-31T12:00:00Z") == "delayed\n"
+    assert shell.json("job", "email", job.id)["dueAt"].startswith("2030-01-31T12:00:00")
+    assert shell.ok("reschedule", "email", job.id, "--delay", "0") == "waiting\n"
+
+    assert "expected --delay or --at" in shell.refused("reschedule", "email", job.id, code=2)
+    assert "is not a duration" in shell.refused("reschedule", "email", job.id, "--delay", "soon", code=2)
+    assert "has no time zone" in shell.refused("reschedule", "email", job.id, "--at", "2030-01-31T12:00")
+    unfit = shell.refused("update", "email", job.id, "--payload", "{}", "-A", "sample_app:app")
+    assert unfit == "task \"send\": missing a required argument: 'to'"
+
+
 async def test_what_cannot_be_done_is_said_in_one_line(
     shell: Shell, sample: SampleApp, bounced: list[str]
 ) -> None:
@@ -124,11 +142,14 @@ async def test_finished_jobs_are_cleaned(shell: Shell) -> None:
 @pytest.mark.usefixtures("app")
 def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
     assert "Missing option '--older-than'" in shell.refused("clean", "q", "--state", "failed", code=2)
-    assert "has no time zone" in shell.refused("redrive", "q", "--after", "2030-01-01", code=2)
+    assert "has no time zone" in shell.refused("redrive", "q", "--after", "2030-01-01T12:00", code=2)
     assert "is not a time" in shell.refused("redrive", "q", "--after", "soon", code=2)
     assert "--cursor" in shell.refused("jobs", "q", "--start", "5", "--task", "x", code=2)
 
 
-@pytest.mark.parametrize("command", ["cancel", "retry", "promote", "remove", "failures", "redrive", "clean"])
+@pytest.mark.parametrize(
+    "command",
+    ["cancel", "retry", "promote", "reschedule", "update", "remove", "failures", "redrive", "clean", "purge"],
+)
 def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
     assert f"Example:\n    qbull {command}" in shell.ok(command, "--help")

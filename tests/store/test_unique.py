@@ -37,7 +37,7 @@ async def asked_by(driver: PartitionDriver, id: str) -> str:
     return found.body().payload.decode().split('"')[3]
 
 
-@pytest.mark.parametrize("mode", ["first", "last", "debounce", "after"])
+@pytest.mark.parametrize("mode", ["first", "last", "reschedule", "debounce", "after"])
 async def test_a_call_that_is_sent_twice_is_one(store: Store, mode: str) -> None:
     driver = await PartitionDriver.open(store)
 
@@ -47,7 +47,7 @@ async def test_a_call_that_is_sent_twice_is_one(store: Store, mode: str) -> None
     assert (await driver.counts()).total == 1
 
 
-@pytest.mark.parametrize("mode", ["last", "debounce", "after"])
+@pytest.mark.parametrize("mode", ["last", "reschedule", "debounce", "after"])
 async def test_a_call_that_renewed_a_job_and_is_sent_again_when_that_has_begun_adds_no_other(
     store: Store, mode: str
 ) -> None:
@@ -166,3 +166,34 @@ async def test_a_lane_of_a_name_survives_the_death_of_its_worker(store: Store) -
     (again,) = await driver.fetch("other")
     await driver.finish(again)
     assert [ids_of(again), *map(ids_of, await driver.fetch("other"))] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("order", [None, "key"])
+@pytest.mark.parametrize("before", [0, 60_000])
+@pytest.mark.parametrize("after", [0, 3_600_000])
+async def test_a_waiting_job_takes_the_newest_delay(
+    store: Store, order: str | None, before: int, after: int
+) -> None:
+    driver = await PartitionDriver.open(store, order=order)
+    await ask(driver, "a", "reschedule", key="k", when=before)
+
+    assert await ask(driver, "b", "reschedule", key="k", when=after) == ("a", False)
+
+    found = await inspect.find(driver.partition, "a")
+    assert found is not None
+    assert found.state == ("delayed" if after else "waiting")
+    assert await asked_by(driver, "a") == "b"
+    assert (await driver.counts()).total == 1
+    if not after:
+        assert await driver.run_all() == ["a"]
+
+
+async def test_a_reschedule_that_is_sent_again_changes_nothing(store: Store) -> None:
+    driver = await PartitionDriver.open(store)
+    await ask(driver, "a", "reschedule", when=60_000)
+    await ask(driver, "b", "reschedule", when=0)
+    await driver.run_all()
+
+    assert await ask(driver, "b", "reschedule", when=0) == ("a", False)
+
+    assert await driver.run_all() == [], "it has run with these arguments"

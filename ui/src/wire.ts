@@ -597,6 +597,11 @@ export interface Repartitioning {
   halted: number;
 }
 
+export interface Reschedule {
+  delay?: number | null;
+  at?: string | null;
+}
+
 export interface Retry {
   delays?: number[] | null;
   attempts?: number | null;
@@ -775,7 +780,11 @@ export interface TriedAlerts {
 export interface Unique {
   window?: number | null;
   by?: string[] | null;
-  mode?: "after" | "debounce" | "first" | "last";
+  mode?: "after" | "debounce" | "first" | "last" | "reschedule";
+}
+
+export interface Update {
+  payload: Record<string, unknown>;
 }
 
 export interface Verdict {

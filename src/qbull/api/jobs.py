@@ -177,6 +177,23 @@ async def promote_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
     return views.AcceptedView(job_id=handle.id, status=await handle.promote(), timestamp=now())
 
 
+async def reschedule_job(call: ApiCall[Nothing, views.RescheduleBody]) -> views.AcceptedView:
+    handle, asked = await handle_of(call), call.body
+    if (asked.delay is None) == (asked.at is None):
+        why = "give delay or at, one of them"
+        raise ApiProblem(400, f"body: {why}", errors=[Wrong("delay", why)])
+    at = None if asked.at is None else moment_in("at", asked.at)
+    status = await handle.reschedule(delay=asked.delay, at=at)
+    return views.AcceptedView(job_id=handle.id, status=status, timestamp=now())
+
+
+async def update_job(call: ApiCall[Nothing, views.UpdateBody]) -> views.AcceptedView:
+    handle = await handle_of(call)
+    call.context.redaction.refuse_hidden(call.body.payload)
+    status = await handle.update(call.body.payload)
+    return views.AcceptedView(job_id=handle.id, status=status, timestamp=now())
+
+
 async def cancel_job(call: ApiCall[Nothing, views.CancellingBody]) -> views.AcceptedView:
     handle = await handle_of(call)
     return views.AcceptedView(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
@@ -306,6 +323,28 @@ ENDPOINTS = [
         answer=views.AcceptedView,
         problems=(404, 409),
         audit="promote job",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{JOB_PATH}/reschedule",
+        role="admin",
+        summary="Change when a job may run that has not started",
+        handler=reschedule_job,
+        body=views.RescheduleBody,
+        answer=views.AcceptedView,
+        problems=(404, 409),
+        audit="reschedule job",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{JOB_PATH}/update",
+        role="admin",
+        summary="Change the arguments of a job that has not started",
+        handler=update_job,
+        body=views.UpdateBody,
+        answer=views.AcceptedView,
+        problems=(404, 409),
+        audit="update job",
     ),
     Endpoint(
         method="POST",

@@ -68,7 +68,8 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _moment(name: str, text: str) -> datetime:
+def read_moment(name: str, text: str) -> datetime:
+    """Parse a time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -97,7 +98,7 @@ def enqueue(
     is 1 if the job fails.
     """
     values = read_arguments(arguments)
-    call_options = options_from(options, _moment)
+    call_options = options_from(options, read_moment)
 
     async def main() -> None:
         queue = await target.queue(queue_name)

@@ -1,4 +1,4 @@
-"""`qbull cancel`, `retry`, `promote` and `remove`: act on one job."""
+"""`qbull cancel`, `retry`, `promote`, `reschedule`, `update` and `remove`: act on one job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 import click
 
-from qbull.cli.enqueue import read_arguments
+from qbull.cli.bulk import NOT_STARTED_STATES, cancel_many
+from qbull.cli.dead_letters import filtered
+from qbull.cli.duration import SecondsParam
+from qbull.cli.enqueue import read_arguments, read_moment
 from qbull.cli.target import Target, on_target
+from qbull.core.job_filter import JobFilterArguments
+from qbull.core.record import State
 from qbull.job import Job
 
 queue_and_id = (click.argument("queue_name", metavar="QUEUE"), click.argument("id"))
@@ -21,18 +26,47 @@ def _one_job(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@_one_job
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("id", required=False)
 @click.option("--reason", default="cancelled", help="Reason, stored with the job.")
+@click.option("--all", "every", is_flag=True, help="Without ID: all jobs of the given states.")
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(("waiting", "delayed", "active")),
+    multiple=True,
+    help="Without ID: state of the jobs; may be given several times.  [default: waiting and delayed]",
+)
+@filtered
 @on_target
-def cancel(target: Target, queue_name: str, id: str, reason: str) -> None:
-    """Cancel a job, and stop it if it is running.
+def cancel(
+    target: Target,
+    queue_name: str,
+    id: str | None,
+    reason: str,
+    every: bool,
+    states: tuple[State, ...],
+    filters: JobFilterArguments,
+) -> None:
+    """Cancel a job, or all jobs that match, and stop running ones.
 
     \b
     Example:
       qbull cancel email 0199c2f0a1b27000b4a1f3c2d5e6f708 --reason "sent by hand"
+      qbull cancel email --task remind --after yesterday
+      qbull cancel email --all --state delayed
 
-    Prints "cancelled", or "cancelling" if the job runs and its worker was asked to stop it.
+    With ID, prints "cancelled", or "cancelling" if the job runs and its worker was asked to stop it. Without
+    ID, prints the number of cancelled jobs.
     """
+    is_bulk = every or bool(states) or any(filters.values())
+    if id is None and not (every or any(filters.values())):
+        raise click.UsageError("expected the id of a job, a filter such as --task, or --all")
+    if id is not None and is_bulk:
+        raise click.UsageError("expected the id of one job, or filters for many; omit one of them")
+    if id is None:
+        cancel_many(target, queue_name, states or NOT_STARTED_STATES, reason, filters)
+        return
     _act(target, queue_name, id, lambda job: job.cancel(reason))
 
 
@@ -66,6 +100,50 @@ def promote(target: Target, queue_name: str, id: str) -> None:
       qbull promote email 0199c2f0a1b27000b4a1f3c2d5e6f708
     """
     _act(target, queue_name, id, lambda job: job.promote())
+
+
+@click.command()
+@_one_job
+@click.option("--delay", type=SecondsParam(), metavar="DURATION", help="Run it after this long, such as 2h.")
+@click.option("--at", metavar="TIME", help="Run it at this time: 2030-01-31T12:00:00Z.")
+@on_target
+def reschedule(target: Target, queue_name: str, id: str, delay: float | None, at: str | None) -> None:
+    """Change when a job may run that has not started.
+
+    \b
+    Example:
+      qbull reschedule email 0199c2f0a1b27000b4a1f3c2d5e6f708 --delay 2h
+      qbull reschedule email 0199c2f0a1b27000b4a1f3c2d5e6f708 --at 2030-01-31T12:00:00Z
+
+    Prints the state of the job: "delayed", or "waiting" if it may run now.
+    """
+    if (delay is None) == (at is None):
+        raise click.UsageError("expected --delay or --at, one of them")
+    moment = None if at is None else read_moment("at", at)
+    _act(target, queue_name, id, lambda job: job.reschedule(delay=delay, at=moment))
+
+
+@click.command()
+@_one_job
+@click.option(
+    "--payload",
+    metavar="JSON",
+    required=True,
+    help='All arguments by name; "-" reads them from standard input.',
+)
+@on_target
+def update(target: Target, queue_name: str, id: str, payload: str) -> None:
+    """Change the arguments of a job that has not started.
+
+    \b
+    Example:
+      qbull update email 0199c2f0a1b27000b4a1f3c2d5e6f708 --payload '{"to": "a@b.c"}'
+
+    Prints the state of the job. With --app the arguments are checked before they are sent, otherwise the
+    worker checks them.
+    """
+    values = read_arguments(payload)
+    _act(target, queue_name, id, lambda job: job.update(values))
 
 
 @click.command()

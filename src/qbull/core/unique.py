@@ -13,7 +13,7 @@ import msgspec
 
 from qbull.errors import MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
-UniqueMode = Literal["first", "last", "debounce", "after"]
+UniqueMode = Literal["first", "last", "reschedule", "debounce", "after"]
 DEFAULT_WINDOW_SECONDS = 86_400.0
 
 
@@ -33,8 +33,8 @@ class Unique:
         window: the length of the window in seconds. Only mode "after" has a default: one day.
         by: the arguments that identify the same thing; all arguments if None.
         mode: which call counts. "first": later calls add nothing. "last": the waiting job takes the newest
-            arguments. "debounce": the same, and the job runs after a window without calls. "after": one job
-            runs, one waits for its end.
+            arguments. "reschedule": the same, and the newest delay. "debounce": the newest arguments, and
+            the job runs after a window without calls. "after": one job runs, one waits for its end.
     """
 
     window: float | None = None

@@ -166,7 +166,7 @@ _ADMIN_ROLE = (
     | _READER_ROLE
     | AclRole(
         verbs=(
-            *("cancel", "retry", "promote_one", "remove", "clean", "configure"),
+            *("cancel", "retry", "promote_one", "reschedule", "update", "remove", "clean", "configure"),
             *(
                 "integrity",
                 "integrity_counts",

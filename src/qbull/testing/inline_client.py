@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
-from qbull.core.record import split_ending
+from qbull.core.record import body_of, repack, split_ending
 from qbull.core.unique import UniqueWindow
 from qbull.errors import QbullError, ResultTimeout
 from qbull.produce.client import Client
@@ -105,6 +106,10 @@ class _InlineRouter(JobRouter):
                     pass
                 case "last" | "after":
                     counts.record = placed.job.record
+                case "reschedule":
+                    counts.record = placed.job.record
+                    counts.wait(placed.job.when, inline.now_ms)
+                    await inline.launch(counts)
                 case "debounce":
                     counts.record = placed.job.record
                     counts.wait(window.window_ms, inline.now_ms)
@@ -140,6 +145,23 @@ class _InlineJobs:
         kept.state = "waiting"
         await self._inline._launch(kept)
         return "promoted"
+
+    async def reschedule(self, token: str, id: str, when: int | str) -> str:
+        kept = self._kept(id)
+        if kept.state not in ("waiting", "delayed"):
+            return kept.state
+        kept.wait(when, self._inline.now_ms)
+        await self._inline.launch(kept)
+        return f"rescheduled {'delayed' if kept.state == 'delayed' else 'waiting'}"
+
+    async def update(self, token: str, id: str, task: bytes, payload: bytes) -> str:
+        kept = self._kept(id)
+        if kept.state not in ("waiting", "delayed"):
+            return kept.state
+        body = body_of(kept.record)
+        body.payload = msgspec.msgpack.decode(payload)
+        kept.record = repack(kept.record, body)
+        return f"updated {kept.state}"
 
     async def retry(self, token: str, jobs: Sequence[JobToRetry]) -> list[str]:
         for job in jobs:

@@ -18,6 +18,7 @@ from qbull.views.shape import (
     AnswerShape,
     DurationSeconds,
     Instant,
+    Moment,
     ResourceName,
     Shape,
     ShortText,
@@ -157,6 +158,19 @@ class AgainBody(Shape, kw_only=True):
     payload: dict[str, Any] | None = None
 
 
+class RescheduleBody(Shape, kw_only=True):
+    """When the job may run: in `delay` seconds, or at the time `at`."""
+
+    delay: DurationSeconds | None = None
+    at: Timestamp | None = None
+
+
+class UpdateBody(Shape, kw_only=True):
+    """All arguments of the job by name."""
+
+    payload: dict[str, Any]
+
+
 class CancellingBody(Shape, kw_only=True):
     """The reason for a cancellation."""
 
@@ -177,7 +191,8 @@ class AcceptedView(Shape, kw_only=True):
 
 class FilterShape(Shape, kw_only=True):
     """Job filters. `payload` is an argument and its value, as in user_id=u1 or items.0.sku=x; `after` and
-    `before` compare the time at which a job finished, or was enqueued if it has not finished.
+    `before` compare the time at which a job finished, or was enqueued if it has not finished. They are times
+    with a zone, dates in UTC, "today", "yesterday", "now", or durations before now, such as 2h or 7d.
     """
 
     task: ResourceName | None = None
@@ -185,8 +200,8 @@ class FilterShape(Shape, kw_only=True):
     error_contains: ShortText | None = None
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
     payload: Annotated[str, Meta(pattern="^[^=]{1,200}=[^\x00]{0,500}$")] | None = None
-    after: Timestamp | None = None
-    before: Timestamp | None = None
+    after: Moment | None = None
+    before: Moment | None = None
 
 
 class JobsQuery(FilterShape, kw_only=True):

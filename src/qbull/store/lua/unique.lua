@@ -1,7 +1,7 @@
 -- unique: add jobs to a partition. Of those with the same name only one wins within its window.
 -- KEYS  base
 -- NAMES delayed
--- USES  stamp record_layout record index ready lane due new_job state stats idempotent parked
+-- USES  stamp record_layout record index ready lane due new_job state stats idempotent parked reschedule
 -- A closed partition adds no jobs, but a winner there stays the winner until its window ends.
 -- ARGV  limit:int  … id when record name mode window_ms counts counts_ms
 --       when: as in lib/new_job.lua
@@ -80,6 +80,9 @@ for i = rest, #ARGV, 8 do
     renewed_by(id, counts_now, when)
   elseif place and mode ~= 'debounce' and renew(counts_now, place, record) then
     if mode == 'after' then redis.call('PEXPIRE', name, window_ms) end
+    if mode == 'reschedule' then
+      reschedule(counts_now, place_of(counts_now), moment_of(string.match(when, '^%S+')))
+    end
     renewed_by(id, counts_now, when)
   elseif closed then
     counts_now, word = counts_now or '', 'elsewhere'

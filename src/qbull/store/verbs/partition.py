@@ -272,6 +272,16 @@ class Partition(Retriable):
         return (await self._words("promote_one", token, id))[0]
 
     @idempotent
+    async def reschedule(self, token: str, id: str, when: int | str) -> str:
+        """Change when a job may run: "rescheduled" and its state, or the word of lua/reschedule.lua."""
+        return " ".join(await self._words("reschedule", token, id, when))
+
+    @idempotent
+    async def update(self, token: str, id: str, task: bytes, payload: bytes) -> str:
+        """Change the arguments of a job: "updated" and its state, or the word of lua/update.lua."""
+        return " ".join(await self._words("update", token, id, task, payload))
+
+    @idempotent
     async def clean(self, token: str, state: State, age: float, limit: int) -> tuple[int, bool]:
         """Delete the oldest finished jobs; returns how many, and whether there may be more of that age."""
         removed, more = await self._words("clean", token, state, int(age * 1000), limit)
@@ -338,18 +348,12 @@ class Partition(Retriable):
 
     @idempotent
     async def mark_isolated(self, job: bytes, position: bytes) -> bool:
-        """Mark a suspect before it runs alone: if the worker dies, the mark is the proof.
-
-        False if the delivery belongs to another worker by now.
-        """
+        """Mark a suspect before it runs alone. False if the delivery belongs to another worker by now."""
         return bool(await self.server.script("suspect_start", self.base, job, position))
 
     @idempotent
     async def take_over(self, position: bytes, holder: str, taker: str) -> bool:
-        """Take over a delivery that the worker `holder` has not started.
-
-        False if it has ended, or if another worker has it.
-        """
+        """Take over a delivery that the worker `holder` has not started. False if it has not got it."""
         return bool(await self.server.script("take_over", self.base, position, holder, taker))
 
     @idempotent
