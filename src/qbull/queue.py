@@ -18,7 +18,7 @@ from qbull.core.record import STATES, Body, State
 from qbull.core.retry import Retry
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.task import TaskSpec, in_notebook
-from qbull.errors import MAX_COUNT, ArgumentsError, ConfigError, DeclarationError, PayloadError
+from qbull.errors import MAX_COUNT, ConfigError, DeclarationError, PayloadError
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.manage import live_settings, repartition, search

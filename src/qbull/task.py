@@ -22,7 +22,7 @@ from qbull.core.record import DEFAULT_PRIORITY
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleRule
-from qbull.core.task import TaskSpec, task_kind
+from qbull.core.task import TaskSpec, is_redeclared, task_kind
 from qbull.core.unique import Unique
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
 from qbull.flows import Step
@@ -261,7 +261,7 @@ class TaskDeclaration:
         if not name:
             raise DeclarationError(f"{function!r} has no name of its own; give the task one with name=…")
         check_name("task", name)
-        if name in queue.tasks:
+        if name in queue.tasks and not is_redeclared(queue.tasks[name].function, function):
             raise DeclarationError(
                 f'queue "{queue.name}": task "{name}" is there twice; give one of them another name=…'
             )

@@ -440,3 +440,11 @@ async def workers(given: Given) -> Names:
         """Until somebody stops it: at once."""
 
     return {"forever": forever}
+
+
+@scene("docs/guides/changing.md")
+async def changing(given: Given) -> Names:
+    @given.app.queue("email").task
+    async def remind(user: str, text: str) -> None: ...
+
+    return {"remind": remind}

@@ -6,7 +6,8 @@ more, and the check fails.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, Literal, assert_type
 
 import qbull
@@ -122,10 +123,15 @@ async def what_can_be_done() -> None:
     assert_type(await job.cancel(reason="sent by hand"), Literal["cancelled", "cancelling"])
     assert_type(await job.retry(payload={"user_id": "u2"}), Literal["waiting"])
     assert_type(await job.promote(), Literal["waiting"])
+    assert_type(await job.reschedule(delay=60), Literal["waiting", "delayed"])
+    assert_type(await job.update({"user_id": "u2"}), Literal["waiting", "delayed"])
+    await job.reschedule(60)  # type: ignore[call-arg]
     assert_type(await job.remove(), Literal["removed"])
     assert_type(await job.logs(), list[qbull.LogLine])
     assert_type(await queue.redrive(limit=10, task="verify", rate=5), int)
     assert_type(await queue.clean("failed", older_than=3600, error_contains="card"), int)
+    assert_type(await queue.cancel("delayed", task="verify", reason="late"), int)
+    assert_type(await queue.purge(key="k"), int)
     assert_type(await queue.failures(), list[qbull.FailureGroup])
     assert_type((await queue.search("failed", task="verify")).next, str | None)
     await queue.redrive(colour="red")  # type: ignore[call-arg]
@@ -192,6 +198,33 @@ async def flows_and_chunks_are_typed() -> None:
     qbull.chain(store.step(1), on_failed="ignore")  # type: ignore[arg-type]
     async for event in queue.events():
         assert_type(event, qbull.Event)
+
+
+@app.lifespan
+async def number() -> AsyncIterator[int]:
+    yield 5
+
+
+@app.lifespan(cpu=True)
+def words() -> Iterator[dict[str, int]]:
+    yield {}
+
+
+@app.lifespan
+@asynccontextmanager
+async def text() -> AsyncIterator[str]:
+    yield ""
+
+
+def lifespans_know_the_type_of_their_value() -> None:
+    assert_type(number, qbull.Lifespan[int])
+    assert_type(number.value, int)
+    assert_type(words.value, dict[str, int])
+    assert_type(text.value, str)
+    with number.override(6):
+        pass
+    number.override("six")  # type: ignore[arg-type]
+    app.lifespan(5)  # type: ignore[call-overload]
 
 
 async def schedules_are_typed() -> None:

@@ -18,20 +18,21 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
     "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
-    "Around jobs": ("Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
+    "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
-        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "TakenOver", "StepFailed", "HistoryMismatch", "JobFailed", "JobCancelled", "ResultTimeout",
+        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "LifespanError", "TakenOver", "StepFailed", "HistoryMismatch", "JobFailed", "JobCancelled", "ResultTimeout",
     ),
 }  # fmt: skip
 MEMBERS: dict[str, tuple[str, ...]] = {
     "App": ("queue", "job", "worker", "schedules", "events", "relay", "run_sync", "close", "close_sync"),
     "Queue": (
-        "task", "cron", "job", "stats", "jobs", "search", "failures", "redrive", "clean", "pause", "resume", "configure", "live", "reset", "changes",
+        "task", "cron", "job", "stats", "jobs", "search", "failures", "redrive", "clean", "cancel", "purge", "pause", "resume", "configure", "live", "reset", "changes",
         "events", "repartition", "repartitioning",
     ),
     "Task": ("enqueue", "enqueue_many", "enqueue_sync", "enqueue_many_sync", "options", "step", "check"),
-    "Job": ("result", "state", "info", "why", "logs", "cancel", "retry", "promote", "remove"),
+    "Job": ("result", "state", "info", "why", "logs", "cancel", "retry", "promote", "reschedule", "update", "remove"),
+    "Lifespan": ("value", "override"),
     "CurrentJob": ("progress", "log", "progress_sync", "log_sync", "cancelled", "results"),
     "Chain": ("enqueue", "enqueue_sync"),
     "Group": ("enqueue", "enqueue_sync"),
@@ -53,6 +54,7 @@ MADE = {
     "Chain",
     "Group",
     "Flow",
+    "Lifespan",
     "Middleware",
     "Schedules",
     "Worker",

@@ -145,15 +145,15 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     async def _run(self, kept: InlineJob) -> None:
         """One attempt, in this event loop; a plain function in a thread."""
         if not self.app.lifespan:
-            await self._run(kept)
+            await self._attempt(kept)
             return
         await self.app.lifespan.start(cpu=True)
         try:
-            await self._run(kept)
+            await self._attempt(kept)
         finally:
             await self.app.lifespan.stop()
 
-    async def _run(self, kept: InlineJob) -> None:
+    async def _attempt(self, kept: InlineJob) -> None:
         result, error = b"null", None
         try:
             task, function = self._ready(kept)
@@ -183,9 +183,9 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             _in_a_loop(self._run(kept))
             return
         with self.app.lifespan.running_sync():
-            self._run_sync(kept)
+            self._attempt_sync(kept)
 
-    def _run_sync(self, kept: InlineJob) -> None:
+    def _attempt_sync(self, kept: InlineJob) -> None:
         result, error = b"null", None
         try:
             task, function = self._ready(kept)

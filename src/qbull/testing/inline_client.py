@@ -109,7 +109,7 @@ class _InlineRouter(JobRouter):
                 case "reschedule":
                     counts.record = placed.job.record
                     counts.wait(placed.job.when, inline.now_ms)
-                    await inline.launch(counts)
+                    await inline._launch(counts)
                 case "debounce":
                     counts.record = placed.job.record
                     counts.wait(window.window_ms, inline.now_ms)
@@ -151,7 +151,7 @@ class _InlineJobs:
         if kept.state not in ("waiting", "delayed"):
             return kept.state
         kept.wait(when, self._inline.now_ms)
-        await self._inline.launch(kept)
+        await self._inline._launch(kept)
         return f"rescheduled {'delayed' if kept.state == 'delayed' else 'waiting'}"
 
     async def update(self, token: str, id: str, task: bytes, payload: bytes) -> str:

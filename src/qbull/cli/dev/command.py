@@ -23,6 +23,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from qbull.cli.debug import run_debug_dev
 from qbull.cli.dev.files import FileWatcher
 from qbull.cli.dev.process import StartMessage
 from qbull.cli.dev.report import LoadReport
@@ -61,7 +62,12 @@ SIGNAL_REPEAT_SECONDS = 0.3
     show_default=True,
     help="Seconds that running jobs have to finish after a change or Ctrl-C; then they are requeued.",
 )
-def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float) -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Run jobs in this process, one at a time, so that breakpoint() works; do not reload.",
+)
+def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float, debug: bool) -> None:
     """Run MODULE:APP while you work on it; reload when you save.
 
     Starts a worker, the REST API and the dashboard.
@@ -76,6 +82,9 @@ def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float) 
     """
     password = read_environment().access.password
     with _listening(port) as listening:
+        if debug:
+            run_debug_dev(app_path, listening, password)
+            return
         dev = DevServer(
             app_path,
             grace,
