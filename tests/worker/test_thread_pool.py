@@ -73,6 +73,14 @@ async def test_an_error_is_raised_where_the_function_was_called() -> None:
     pool.close()
 
 
+async def test_an_error_that_no_future_can_carry_is_wrapped() -> None:
+    pool = ThreadPool(SIZE, "pool")
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await pool.run(lambda: next(iter([])))
+    pool.close()
+
+
 async def test_calls_that_wait_move_to_the_new_pool(gate: threading.Event) -> None:
     old = ThreadPool(SIZE, "old")
     blocked = [old.run(gate.wait) for _ in range(SIZE)]

@@ -10,7 +10,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -357,7 +356,7 @@ class AttemptRunner:
         except Exception:
             if slot.why is not None:
                 job.stopped = True
-                if isinstance(await _late_interrupt(slot), Interrupted):
+                if isinstance(await slot.take_late_interrupt(), Interrupted):
                     # It may have failed because of the interruption.
                     raise Interrupted from None
             raise
@@ -370,7 +369,7 @@ class AttemptRunner:
                 self._crash_board.end(slot.number)
             slot.job = slot.deadline = None
         if slot.why is not None:
-            await _late_interrupt(slot)
+            await slot.take_late_interrupt()
         return result
 
     def _still_runs_here(self, job: RunningJob) -> bool:
@@ -395,10 +394,3 @@ class AttemptRunner:
         job.cancelled = self._marks.get((number, job.place, job.id))
         if job.cancelled is not None:
             raise Cancelled(job.cancelled)
-
-
-async def _late_interrupt(slot: Slot) -> BaseException | None:
-    """Take the interruption of a job that has ended by itself; its cancellation may be still to come."""
-    with suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
-    return slot.take_interrupt()

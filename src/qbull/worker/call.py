@@ -123,7 +123,7 @@ class TaskCaller:
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Call a plain function that is a step of a coroutine."""
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
+        return await self._threads.run(partial(context.run, call))
 
     def resize(self, threads: int) -> None:
         """Use a new thread pool. Functions that run in the old one finish there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from qbull.core.outcome import ReportedError
 from qbull.worker.current import RunningJob
@@ -54,6 +54,12 @@ class Slot:
         if why is not None and self.task is not None:
             self.task.uncancel()
         return why
+
+    async def take_late_interrupt(self) -> BaseException | None:
+        """The same for a job that has ended by itself; its cancellation may be still to come."""
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        return self.take_interrupt()
 
 
 class Deadlines:

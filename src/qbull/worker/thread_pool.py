@@ -104,6 +104,8 @@ class ThreadPool:
                 self._wake_loop()
             try:
                 ended: tuple[asyncio.Future[Any], Any, BaseException | None] = (future, call(), None)
+            except StopIteration as error:  # no future can carry it
+                ended = (future, None, RuntimeError(f"the function raised {error!r}"))
             except BaseException as error:
                 ended = (future, None, error)
             with self._lock:
