@@ -508,7 +508,7 @@ SABOTEURS = (
         "worker/settle.py",
         "batch.outcomes.suspend(position, delivered.id, record, due_ms, hold_lane=hold_lane)",
         "batch.outcomes.suspend(position, delivered.id, record, due_ms, hold_lane=False)",
-        ("tests/guide/test_durable_sleeps.py",),
+        ("tests/worker/test_durable_sleeps.py",),
     ),
     Saboteur(
         "a sleeping job expires",
@@ -524,7 +524,7 @@ SABOTEURS = (
         "worker/durable.py",
         "if due_ms != self._job.body.woken_ms and due_ms > entry_ms(self._job.place):",
         "if True:",
-        ("tests/guide/test_durable_sleeps.py",),
+        ("tests/worker/test_durable_sleeps.py",),
     ),
     Saboteur(
         "a sleep leaves steps behind",
@@ -532,6 +532,6 @@ SABOTEURS = (
         "worker/suspension.py",
         "if not waiting or len(waiting) < self._replay.outstanding:",
         "if not waiting:",
-        ("tests/guide/test_durable_sleeps.py",),
+        ("tests/worker/test_durable_sleeps.py",),
     ),
 )
