@@ -28,6 +28,9 @@ settings.load_profile("patient")
 
 # Tests start hundreds of processes. Each one imports compiled code, and no library that only the tests need.
 LEAN = str(Path(__file__).parent / "lean")
+if sys.modules.get("opentelemetry.sdk", LEAN) is None:
+    # A process of the test run itself, which another one has started.
+    del sys.modules["opentelemetry.sdk"]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if LEAN not in os.environ.get("PYTHONPATH", "").split(os.pathsep):

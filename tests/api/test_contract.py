@@ -41,6 +41,8 @@ JUDGED = {
     "GET /api/queues/{queue}/jobs": "start and end are for one state; a cursor belongs to its queue",
     "POST /api/queues/{queue}/jobs": "arguments are those of the task",
     "POST /api/queues/{queue}/jobs/{id}/retry": "so they are here",
+    "POST /api/queues/{queue}/jobs/{id}/reschedule": "one of delay and at, not both and not neither",
+    "POST /api/queues/{queue}/jobs/{id}/update": "arguments are those of the task",
     "POST /api/queues/{queue}/operations": "not every action is for every state",
     "PUT /api/queues/{queue}/settings": "delays say how many attempts there are",
     "PUT /api/queues/{queue}/partitions": "only so many changes are worked off at a time",

@@ -71,7 +71,11 @@ async def test_a_job_for_an_unknown_task_waits_for_a_worker_that_knows_it(
         await job.result(timeout=20)
 
 
-async def test_arguments_that_no_longer_fit_become_a_dead_letter(app: qbull.App, server_url: str) -> None:
+async def test_arguments_that_no_longer_fit_become_a_dead_letter(
+    app: qbull.App, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbull.worker.unpark.MISFIT_GRACE_SECONDS", 0.5)
+
     @app.queue("billing").task(name="charge")
     async def old_charge(customer: int) -> None: ...
 

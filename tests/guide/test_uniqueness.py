@@ -260,7 +260,9 @@ def test_a_wrong_declaration_is_refused(app: qbull.App) -> None:
         qbull.Unique()
     with pytest.raises(qbull.ConfigError, match=r"Unique\(window=0\): must be more than 0 seconds"):
         qbull.Unique(window=0)
-    with pytest.raises(qbull.ConfigError, match=r'mode=.*use "first", "last", "debounce" or "after"'):
+    with pytest.raises(
+        qbull.ConfigError, match=r'mode=.*use "first", "last", "reschedule", "debounce" or "after"'
+    ):
         qbull.Unique(window=1, mode="both")  # type: ignore[arg-type]
     with pytest.raises(qbull.ConfigError, match=r'Unique\(by="user_id"\): give a tuple'):
         qbull.Unique(window=1, by="user_id")  # type: ignore[arg-type]
