@@ -49,7 +49,7 @@ run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summa
 	$(BIN)/qbull demo $(ARGS)
 
 test: $(STAMP) $(PAGE) $(BROWSER) ## run the tests; ARGS="-k name" picks some
-	$(BIN)/python -m pytest -n 6 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 quick: $(STAMP) ## what to run while you work, in less than a minute: lint, types, layers, fast tests
 	$(BIN)/ruff check .

@@ -24,8 +24,10 @@ async def test_a_queue_is_paused_and_resumed(dashboard: DashboardServer, admin: 
     card = page.locator(".queue-card", has_text="slack")
 
     await card.get_by_role("button", name="Pause").click()
-    await expect(card.get_by_text("paused")).to_be_visible()
     await admin.undo("slack is paused")
+    dashboard.until(
+        "slack", dashboard.enqueue("slack", "alert", {"channel": "#ops", "text": "on"}), "completed"
+    )
     await expect(card.get_by_text("paused")).to_have_count(0)
     await card.get_by_role("button", name="Pause").click()
     await expect(card.get_by_text("paused")).to_be_visible()

@@ -90,8 +90,11 @@ async def test_alerts_are_seen_tried_and_silenced(dashboard: DashboardServer, ad
     await expect(page.get_by_role("dialog")).to_contain_text(re.compile("sent.*webhook"))
     await page.get_by_role("dialog").get_by_role("button", name="Close").last.click()
     await admin.press("Silence")
-    await expect(page.get_by_text("Nothing is sent for now")).to_be_visible()
     await admin.undo("qbull.alerts is paused")
+    await expect(page.get_by_text("Nothing is sent for now")).to_have_count(0)
+    await admin.press("Silence")
+    await expect(page.get_by_text("Nothing is sent for now")).to_be_visible()
+    await admin.press("End the silence")
     await expect(page.get_by_text("Nothing is sent for now")).to_have_count(0)
 
 
