@@ -185,7 +185,7 @@ async def test_a_delayed_job_is_run_now_and_another_cancelled_and_removed(
     await expect(page.locator("h1")).to_contain_text("cancelled")
     await admin.press("Remove")
     await expect(page.locator("h1")).to_have_text("Jobs")
-    await page.goto(f"{dashboard.url}/ui/workers")  # whoever leaves does not want it back
+    await page.goto(f"{dashboard.url}/ui/workers")  # leaving the page gives up the undo
 
     deadline = time.monotonic() + 20
     while dashboard.api.get(f"queues/email/jobs/{quote(never, safe='')}").status_code != 404:
