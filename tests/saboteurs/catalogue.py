@@ -95,6 +95,14 @@ SABOTEURS = (
         ("tests/worker/test_parking.py",),
     ),
     Saboteur(
+        "the grace counts from parking",
+        "a job fails as soon as the last worker whose code fits is restarted",
+        "worker/unpark.py",
+        "left = max(MISFIT_GRACE_SECONDS - parked_for, self._hopeless.grace_left(need))",
+        "left = MISFIT_GRACE_SECONDS - parked_for",
+        ("tests/worker/test_parking.py",),
+    ),
+    Saboteur(
         "the next begins too early",
         "the next job of a key begins before the outcome of the one before is written down",
         "worker/settle.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +14,12 @@ import qbull
 from conftest import eventually
 from qbull.core.health import HealthLimits, find_problems
 from qbull.core.parking import CodeNeed
+from qbull.core.sharing import Sharing
 from qbull.store.read.health import read_health
+from qbull.store.read.inspect import server_time
 from qbull.store.read.parked import parked_tasks
 from qbull.store.store import Store
+from qbull.worker.worker import Worker
 
 
 class Version:
@@ -253,6 +256,37 @@ async def test_a_worker_whose_code_fits_and_that_starts_within_the_grace_runs_th
     assert info is not None and (info.attempt, info.history) == (1, ())
 
 
+async def test_a_job_waits_while_the_workers_whose_code_fits_are_restarted(
+    versions: Any, store: Store, server_url: str, short_grace: None
+) -> None:
+    """The grace used to count from the moment at which the job was parked. A job that had waited longer for a
+    free slot of the new version failed as soon as its last worker was away for a moment.
+    """
+    old = versions("pay", partitions=1)
+    new = qbull.App(server_url, prefix="test")
+
+    @new.queue("shop", partitions=1).task(name="pay")
+    async def pay(key: str, currency: str) -> str:
+        return currency
+
+    @old.queue.task(name="ship")
+    async def ship(number: int) -> None: ...
+
+    async with instance(old.app, 0):
+        async with instance(new, 1):
+            # It knows the task, but reads no partition.
+            job = await pay.enqueue("k", currency="ARS")
+            [parked] = await eventually(lambda: parked_tasks(store, old.queue.settings))
+            await eventually(lambda: is_past(store, parked.since + timedelta(seconds=0.6)))
+        mistake = await enqueue_unchecked(old, "ship", number="many")
+        with pytest.raises(qbull.JobFailed, match="no live worker"):
+            await mistake.result(timeout=20)
+        assert (await job.info()).state == "waiting"
+    async with instance(new, 0):
+        assert await job.result(timeout=20) == "ARS"
+    await new.close()
+
+
 async def test_arguments_that_two_versions_refuse_fail_and_do_not_go_back_and_forth(
     versions: Any, server_url: str, short_grace: None
 ) -> None:
@@ -295,13 +329,25 @@ async def test_health_names_a_task_that_nobody_knows(versions: Any, store: Store
     await job.cancel()
 
 
-async def enqueue_unchecked(version: Version, **arguments: Any) -> Any:
+@asynccontextmanager
+async def instance(app: qbull.App, number: int) -> AsyncIterator[None]:
+    """A worker with static sharing, one of two."""
+    sharing = Sharing("static", instance=number, instances=2)
+    async with Worker(app._make_store, app._assignments(), sharing=sharing):
+        yield
+
+
+async def is_past(store: Store, time: datetime) -> bool:
+    return await server_time(store) > time.timestamp()
+
+
+async def enqueue_unchecked(version: Version, task: str = "pay", **arguments: Any) -> Any:
     """Enqueue from a program whose code of the task is another."""
     other = qbull.App(version.app.url, prefix="test")
 
-    async def pay(key: str, number: Any = None, nothing: Any = None) -> None: ...
+    async def call(key: str = "k", number: Any = None, nothing: Any = None) -> None: ...
 
-    job = await other.queue("shop").task(name="pay")(pay).enqueue(**arguments)
+    job = await other.queue("shop").task(name=task)(call).enqueue(**arguments)
     await other.close()
     return version.queue.job(job.id)
 

@@ -18,6 +18,9 @@ UNPARKED_LEVEL = "b"
 MISFIT_GRACE_SECONDS = 30.0
 """Seconds for which a job waits for code that fits its arguments, if no live worker has such code. A worker
 with the new code may be about to start. Then the job fails."""
+ABSENCE_GRACE_SECONDS = 600.0
+"""Seconds for which a job waits if a worker with code that fits was alive before, for example while such
+workers are restarted."""
 
 TaskSignatures = Mapping[str, str]
 """The tasks that a worker knows in a queue, each with the digest of its signature."""

@@ -8,11 +8,12 @@ sharing workers take parked jobs of all partitions, else only of those that they
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Container
 from contextlib import suppress
 from functools import partial
 
-from qbull.core.parking import MISFIT_GRACE_SECONDS, CodeNeed
+from qbull.core.parking import ABSENCE_GRACE_SECONDS, MISFIT_GRACE_SECONDS, CodeNeed
 from qbull.errors import ServerError
 from qbull.store.delivery import Delivery
 from qbull.store.read.inspect import server_time
@@ -31,6 +32,37 @@ HOPELESS_POLL_SECONDS = 1.0
 """Seconds between two looks for jobs that no live worker can run and whose grace passes."""
 LIMIT_RETRY_SECONDS = 0.2
 """Seconds until the next try if the limits of the queue let no job start."""
+
+
+class HopelessNeeds:
+    """The needs that no live worker meets, and for how long this worker has seen that.
+
+    A worker that has just started knows nothing of the time before. So a job that was parked long ago gets
+    the whole grace, for example if all workers of its code are restarted.
+    """
+
+    def __init__(self) -> None:
+        self._met: set[CodeNeed] = set()
+        self._since: dict[CodeNeed, float] = {}
+
+    def met(self, need: CodeNeed) -> None:
+        """A live worker has code that meets this need."""
+        self._met.add(need)
+        self._since.pop(need, None)
+
+    def grace_left(self, need: CodeNeed) -> float:
+        """No live worker meets this need. Returns the seconds until its jobs fail.
+
+        If a worker with such code was alive a moment ago, the arguments are no mistake of the caller. Then
+        the jobs wait longer, for that code to come back.
+        """
+        grace = ABSENCE_GRACE_SECONDS if need in self._met else MISFIT_GRACE_SECONDS
+        return self._since.setdefault(need, time.monotonic()) + grace - time.monotonic()
+
+    def forget_all_but(self, needs: Container[CodeNeed]) -> None:
+        """Only these needs are left."""
+        self._met = {need for need in self._met if need in needs}
+        self._since = {need: since for need, since in self._since.items() if need in needs}
 
 
 class Unparker:
@@ -65,6 +97,7 @@ class Unparker:
         self._slots = slots
         self._reading, self._share = reads
         self._wake_up = asyncio.Event()
+        self._hopeless = HopelessNeeds()
 
     def wake_up(self) -> None:
         """A job of a task that this worker knows was parked, or this worker reads other partitions now."""
@@ -76,6 +109,7 @@ class Unparker:
             partitions = await self._outage.retry_until_up(self._partitions)
             looks = await self._outage.retry_until_up(partial(read_needs, partitions))
             pause = PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)
+            self._hopeless.forget_all_but({need for needs in looks for need in needs})
             for partition, needs in zip(partitions, looks, strict=True):
                 for need, since in needs.items():
                     number = partition.number
@@ -102,16 +136,22 @@ class Unparker:
 
     async def _is_hopeless_here(self, need: CodeNeed) -> bool:
         """Whether this worker knows the task and has to let the jobs fail, because no code fits."""
-        return need.task in self._parked.code and need.is_hopeless(await self._parked.live_code())
+        if need.task not in self._parked.code:
+            return False
+        if need.is_hopeless(await self._parked.live_code()):
+            return True
+        self._hopeless.met(need)
+        return False
 
     async def _fail_after_grace(self, number: int, need: CodeNeed, since: float) -> float:
         """Take the jobs that no live worker can run and whose grace has passed: they fail here.
 
         Returns the seconds until the next look.
         """
-        left = since + MISFIT_GRACE_SECONDS - await self._outage.retry_until_up(self._server_time)
+        parked_for = await self._outage.retry_until_up(self._server_time) - since
+        left = max(MISFIT_GRACE_SECONDS - parked_for, self._hopeless.grace_left(need))
         if left > 0:
-            return left
+            return min(left, PARKED_POLL_SECONDS)
         await self._take(self._deliveries.partition(number), need, MISFIT_GRACE_SECONDS)
         return HOPELESS_POLL_SECONDS
 
