@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import qbull.worker.unpark
 from campaign_app import DATABASE, app
 from loads import SMALL_LOADS, same_ids, schedules, sequences
+
+import qbull.worker.unpark
 
 __all__ = ["app"]
 

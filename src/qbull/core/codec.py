@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 import msgspec.inspect
+from msgspec.structs import astuple
 
 from qbull.core.wrapped_payload import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
@@ -81,7 +82,10 @@ class Signature:
         return payload, self._checked(payload)
 
     def decode(self, payload: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a payload, as they are passed to the function."""
         call = self._checked(payload)
+        if not self._keyword_only:
+            return list(astuple(call)), {}
         return [getattr(call, n) for n in self._positional], {n: getattr(call, n) for n in self._keyword_only}
 
     def complete(self, call: Any) -> bytes:

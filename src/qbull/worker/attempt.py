@@ -15,8 +15,8 @@ from typing import Any
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
-from qbull.core.outcome import Suspended
-from qbull.core.record import SUSPECT_CRASHES, crashes_of
+from qbull.core.outcome import Suspended, Undeliverable
+from qbull.core.record import SUSPECT_CRASHES, UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import ServerAway, ServerError
 from qbull.store.delivery import DeliveredJob
@@ -28,7 +28,7 @@ from qbull.worker.call import TaskCaller
 from qbull.worker.cancel import CancelMarks
 from qbull.worker.cpu_pool import StartPostponed
 from qbull.worker.current import RunningJob, running
-from qbull.worker.decode import CallArguments, CallDecoder, read_body
+from qbull.worker.decode import CallArguments, CallDecoder
 from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.history import HistoryKeeper
@@ -96,8 +96,7 @@ class AttemptRunner:
         self._has_limits = False
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
-        decoder = CallDecoder(assignment)
-        self._task, self._arguments = decoder.task, decoder.arguments
+        self._decoder = CallDecoder(assignment)
         self._caller = TaskCaller(assignment)
         self._call = self._caller.within_hooks if assignment.middleware.around_run else self._caller.__call__
         self._histories = HistoryKeeper(wiring, assignment, self._caller.in_thread)
@@ -150,7 +149,7 @@ class AttemptRunner:
         job: RunningJob | None = None
         started = time.perf_counter()
         try:
-            body = read_body(record)
+            body = body_of(record)
             job = RunningJob(
                 self._queue,
                 delivery.position,
@@ -161,8 +160,10 @@ class AttemptRunner:
                 delivery.lane,
                 self._progress,
             )
-            task = self._task(body.task)
-            args, kwargs = self._arguments(task, job)
+            task = self._tasks.get(body.task)
+            if task is None:
+                self._decoder.refuse(body.task)
+            args, kwargs = self._decoder.arguments(task, job)
             if self._left_behind and self._still_runs_here(job):
                 # Another worker may run it; here it would run twice at the same time.
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
@@ -213,6 +214,8 @@ class AttemptRunner:
         """Settle a job whose run has raised. Returns whether its delivery ends with it."""
         if isinstance(error, StartPostponed):
             return self._settlers[delivered.delivery.partition.number].postpone(delivered, error.delay_ms)
+        if isinstance(error, UnreadableRecord):
+            error = Undeliverable(str(error))
         if job is None:
             return self._outcomes.failed(delivered, job, task, error, started)
         if job.durable is not None:

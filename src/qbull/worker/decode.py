@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from qbull.codecs.context import payload_context
 from qbull.core.outcome import Undeliverable
 from qbull.core.parking import CodeNeed
-from qbull.core.record import ExtendedBody, UnreadableRecord, body_of
 from qbull.core.task import TaskSpec
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import ArgumentsError, PayloadError
@@ -27,13 +26,10 @@ class CallDecoder:
         self._codecs = assignment.codecs
         self._has_codecs = assignment.codecs.used
 
-    def task(self, name: str) -> TaskSpec:
-        """The task of a job."""
-        task = self._tasks.get(name)
-        if task is None:
-            known = ", ".join(sorted(self._tasks)[:10]) or "none"
-            raise CodeMismatch(CodeNeed(name), f'this worker has no task "{name}"; it knows: {known}')
-        return task
+    def refuse(self, name: str) -> NoReturn:
+        """Refuse a job whose task this worker does not know."""
+        known = ", ".join(sorted(self._tasks)[:10]) or "none"
+        raise CodeMismatch(CodeNeed(name), f'this worker has no task "{name}"; it knows: {known}')
 
     def arguments(self, task: TaskSpec, job: RunningJob) -> CallArguments:
         """The arguments of a job. An app without codecs tries them only if the payload is not JSON."""
@@ -50,14 +46,6 @@ class CallDecoder:
             return task.signature.decode(opened)
         except PayloadError as error:
             raise _mismatch(task, error) from None
-
-
-def read_body(record: bytes) -> ExtendedBody:
-    """The body of a job's record."""
-    try:
-        return body_of(record)
-    except UnreadableRecord as error:
-        raise Undeliverable(str(error)) from None
 
 
 def _mismatch(task: TaskSpec, error: PayloadError) -> Exception:

@@ -57,8 +57,11 @@ class HeldDeliveries:
 
     def settled(self, delivery: Delivery) -> None:
         """All outcomes of a delivery are written."""
-        self.drop(delivery)
-        self.buffer.made_room()
+        buffer = self.buffer
+        buffer.drop(delivery)
+        if self._limiter.limited:
+            self._limiter.slot_freed()
+        buffer.made_room()
 
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery: it is settled or released, or another worker has it."""

@@ -71,7 +71,7 @@ class PrefetchBuffer:
         """Add deliveries that wait for a slot. One that is here already is not added again."""
         held, holders = self._held, self._holders
         for delivery in deliveries:
-            name = delivery_key(delivery)
+            name = delivery.partition.number, delivery.position
             if name in held or name in self._offered:
                 continue
             held[name] = delivery
@@ -140,14 +140,19 @@ class PrefetchBuffer:
 
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery that this worker no longer holds."""
-        name = delivery_key(delivery)
+        name = delivery.partition.number, delivery.position
         held = self._held.pop(name, None)
         if held is not None:
             self.finished += 1
-            self._unhold(held)
+            fields = held.fields
+            if len(fields) == 2 and self._holders.get(fields[0]) is held:
+                del self._holders[fields[0]]
+            else:
+                self._unhold(held)
             if self._deferred:
                 self._resume()
-            self._unconfirmed.pop(name, None)
+            if self._unconfirmed:
+                self._unconfirmed.pop(name, None)
             for left in self._trackers:
                 left.add(name)
 

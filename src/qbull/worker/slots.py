@@ -260,7 +260,8 @@ class SlotRunner:
                 if delivery is None:
                     await self._wait()
                     continue
-                delivered = delivery.job(0)
+                fields = delivery.fields
+                delivered = DeliveredJob(delivery, 0, fields[0], fields[1])
             if self._idle and not self._woken and self._buffer.waiting:
                 # The next slot starts as soon as this one has to wait for something.
                 self._wake()

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from qbull.config import QueueSettings
+from qbull.core.record import body_of
 from qbull.errors import ServerError
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
-from qbull.worker.decode import read_body
 from qbull.worker.fetch import pending_deliveries
 from qbull.worker.loop_watch import LOOP_BLOCKED_SECONDS, LOOP_TURN_SECONDS
 from qbull.worker.process.crash_board import CrashBoard
@@ -90,7 +90,7 @@ class BlockedLoops:
         found = await pending_deliveries(self._store, worker, list(partitions.values()))
         started = {(queue, number, position) for queue, number, position in running}
         tasks = {
-            read_body(delivery.job(0).record).task
+            body_of(delivery.job(0).record).task
             for delivery in found
             if (delivery.partition.settings.name, delivery.partition.number, delivery.position) in started
         }
