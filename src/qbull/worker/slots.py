@@ -260,8 +260,7 @@ class SlotRunner:
                 if delivery is None:
                     await self._wait()
                     continue
-                fields = delivery.fields
-                delivered = DeliveredJob(delivery, 0, fields[0], fields[1])
+                delivered = DeliveredJob(delivery, 0, delivery.fields[0], delivery.fields[1])
             if self._idle and not self._woken and self._buffer.waiting:
                 # The next slot starts as soon as this one has to wait for something.
                 self._wake()
