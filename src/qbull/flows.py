@@ -68,12 +68,12 @@ class _Composite(Generic[R]):
 
     async def enqueue(self) -> Flow[R]:
         """Enqueue the flow in one step. Returns its handle as soon as the server has it."""
-        return await _enqueue(self)
+        return await enqueue_nodes(_FlowBuilder(self))
 
     def enqueue_sync(self) -> Flow[R]:
         """`enqueue` from synchronous code."""
         builder = _FlowBuilder(self)
-        return builder.app.run_sync(_enqueue(self, builder))
+        return builder.app.run_sync(enqueue_nodes(builder))
 
 
 class Chain(_Composite[R]):
@@ -204,21 +204,52 @@ async def _cancel(job: Job[Any], reason: str) -> bool:
     return True
 
 
-class _FlowBuilder:
-    """All jobs of a flow. A job comes after the jobs that it waits for."""
+class FlowNodes:
+    """All jobs of a flow. A job comes after the jobs that it waits for.
+
+    `last` is the job that the flow ends with. It is enqueued first, so no job waits for it but the fallbacks.
+    """
+
+    last: StepNode
+    app: App
+
+    def __init__(self) -> None:
+        self.nodes: list[StepNode] = []
+        self.fallbacks: list[StepNode] = []
+
+    def close(self, last: StepNode) -> None:
+        """Name the last job, when all are there. Refuses jobs that do not fit together."""
+        self.last = last
+        self.app = last.step.queue.app
+        if len(self.nodes) > MAX_FLOW_STEPS:
+            raise ArgumentsError(
+                f"a flow has at most {MAX_FLOW_STEPS:,} jobs; let a task enqueue the next part"
+            )
+        if any(node.step.queue.app is not self.app for node in self.nodes):
+            raise ArgumentsError("a flow belongs to one app; its steps are of several apps")
+        given = Counter((node.step.queue.name, node.step.arguments.id) for node in self.nodes)
+        for (queue, id), many in given.items():
+            if id is not None and many > 1:
+                raise ArgumentsError(
+                    f'queue "{queue}": {many} steps of a flow have the id {id!r}; each needs its own'
+                )
+
+
+class _FlowBuilder(FlowNodes):
+    """The jobs of a chain or a group."""
 
     def __init__(self, written: _Composite[Any]) -> None:
-        self.nodes: list[StepNode] = []
+        super().__init__()
         exits = self._lay(written, [], "stop")
         if len(exits) != 1:
             raise ArgumentsError(
                 f"a flow ends with one job, this one with {len(exits)}; "
                 "give its last group a then=…, or use enqueue_many"
             )
-        self.last = exits[0][0][0]
         self.fallbacks = [node for node, _ in exits[0][1:]]
-        self.app: App = self.last.step.queue.app
-        self._check()
+        self.close(exits[0][0][0])
+        if self.fallbacks and not self.last.awaits and self.last.step.arguments.id is not None:
+            raise ArgumentsError("id and fallback: a flow of one job has one of them")
 
     def _lay(
         self, part: FlowPart | _Composite[Any], after: list[FlowExit], mode: DependencyFailureMode
@@ -248,22 +279,9 @@ class _FlowBuilder:
         ended = [(node, NOT_COMPLETED_LETTERS) for node, _ in exits[0]]
         return [[*ended, *((node, unless + NOT_NEEDED_LETTER) for node, unless in instead[0])]]
 
-    def _check(self) -> None:
-        if any(node.step.queue.app is not self.app for node in self.nodes):
-            raise ArgumentsError("a flow belongs to one app; its steps are of several apps")
-        if self.fallbacks and not self.last.awaits and self.last.step.arguments.id is not None:
-            raise ArgumentsError("id and fallback: a flow of one job has one of them")
-        given = Counter((node.step.queue.name, node.step.arguments.id) for node in self.nodes)
-        for (queue, id), many in given.items():
-            if id is not None and many > 1:
-                raise ArgumentsError(
-                    f'queue "{queue}": {many} steps of a flow have the id {id!r}; each needs its own'
-                )
 
-
-async def _enqueue(written: _Composite[Any], builder: _FlowBuilder | None = None) -> Flow[Any]:
+async def enqueue_nodes(builder: FlowNodes) -> Flow[Any]:
     """Send a flow within the app's tracing and middleware, with one request for each of its tasks."""
-    builder = builder or _FlowBuilder(written)
     chain = builder.app._chain
     if chain is None:
         return await _send(builder)
@@ -291,7 +309,7 @@ def _request(nodes: Sequence[StepNode]) -> Request:
     return Request(step.queue, step.task, [node.step.arguments for node in nodes], step.options)
 
 
-async def _send(builder: _FlowBuilder) -> Flow[Any]:
+async def _send(builder: FlowNodes) -> Flow[Any]:
     app, last = builder.app, builder.last
     client = app._client()
     layouts: dict[str, Layout] = {}

@@ -17,7 +17,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from qbull.compat.celery.task import RETRIES_HEADER, priority_of
+from qbull.compat.celery.request import RETRIES_HEADER
+from qbull.compat.celery.task_options import priority_of
 from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
 from qbull.drain.source import SourceCollection, SourceServer
 

@@ -168,6 +168,8 @@ def _refuse_changed(
     names = spec.signature.parameters if spec is not None else ()
     given = dict(zip(names, job.args, strict=False)) | dict(job.kwargs)
     for name, value in given.items():
+        if name not in arrives:  # It has no parameter of its own, and travels with its type.
+            continue
         if not _same(value, arrives[name]) and not _same(value, sent[name]):
             raise CannotMove(
                 f'its argument "{name}" is a {type(value).__name__}, '

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from qbull.app import App
+from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
 from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
 from qbull.compat.celery.crontab import rule_of
@@ -29,10 +31,14 @@ from qbull.compat.celery.instead import (
     CELERY_GUIDE,
 )
 from qbull.compat.celery.result import AsyncResult
-from qbull.compat.celery.task import CeleryTask, CeleryTaskOptions, guarded
+from qbull.compat.celery.signature import Signature, signature
+from qbull.compat.celery.task import CeleryTask
+from qbull.compat.celery.task_options import CeleryTaskOptions
+from qbull.compat.celery.task_run import guarded
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.config import Keep
 from qbull.core.retry import Retry
+from qbull.core.task import task_kind
 from qbull.errors import ConfigError, DeclarationError, NotFound
 from qbull.queue import Queue
 from qbull.task import Task
@@ -155,12 +161,25 @@ class Celery(App):
             kwargs: Keyword arguments of the task.
             options: The options of `apply_async`.
         """
+        return self.task_named(name).apply_async(args, kwargs, **options)
+
+    def task_named(self, name: str) -> CeleryTask:
+        """Return a task by its name. Raises NotFound if it is not declared.
+
+        Args:
+            name: The name of the task.
+        """
         if name not in self.tasks:
             raise NotFound(
                 f'task "{name}": not declared in this app; import its module, '
                 'or use the command "qbull enqueue" or the REST API'
             )
-        return self.tasks[name].apply_async(args, kwargs, **options)
+        return self.tasks[name]
+
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
+        """Make a signature of a task of this app: `app.signature("shop.add", args=(2, 3))`."""
+        made: Signature = signature(*args, **{"app": self, **kwargs})
+        return made
 
     def AsyncResult(self, id: str) -> AsyncResult:
         """Return the result of a job.
@@ -232,7 +251,11 @@ class Celery(App):
 
     def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: CeleryTaskOptions) -> None:
         declare = queue.task(name=name, retry=NO_RETRIES, timeout=traits.time_limit, expires=traits.expires)
-        declare(run)
+        signature = CelerySignature(name, run)
+        declare(signature.declared)
+        queue.tasks[name] = replace(
+            queue.tasks[name], function=run, signature=signature, kind=task_kind(name, run, cpu=False)
+        )
 
     def _name_of(self, function: Callable[..., Any]) -> str:
         module = function.__module__

@@ -55,8 +55,6 @@ CELERY_TASK_HINTS = {
 """Keywords of @app.task."""
 
 CELERY_CALL_HINTS = {
-    "link": _USE_CHAIN,
-    "link_error": "use qbull.chain(…, fallback=handler.step(…))",
     "chain": _USE_CHAIN,
     "chord": _USE_GROUP,
     "soft_time_limit": _USE_TIME_LIMIT,
@@ -92,13 +90,6 @@ CELERY_RETRY_HINTS = {
 """Keywords of self.retry."""
 
 CELERY_TASK_ATTRIBUTE_HINTS = {
-    "s": f"{_USE_CHAIN}, or write the call where it belongs: task.delay(…)",
-    "si": "use task.step(…) in qbull.chain(…) or qbull.group(…)",
-    "signature": _USE_CHAIN,
-    "subtask": _USE_CHAIN,
-    "chunks": "use task.enqueue_many([…])",
-    "map": "use task.enqueue_many([…])",
-    "starmap": "use task.enqueue_many([…])",
     "apply": _USE_INLINE,
     "run": "call the task like a function",
     "update_state": _USE_PROGRESS,
@@ -133,8 +124,6 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
 }
 
 CELERY_RESULT_ATTRIBUTE_HINTS = {
-    "children": "a job does not know which jobs it has enqueued; a flow does: flow.jobs",
-    "parent": "use qbull.chain(…): flow.jobs has all jobs",
     "graph": "use qbull.chain(…): flow.jobs has all jobs",
     "collect": "use qbull.group(…, then=…): the last job has the results of all",
     "iterdeps": "use qbull.chain(…): flow.jobs has all jobs",
@@ -171,14 +160,11 @@ CELERY_APP_ATTRIBUTE_HINTS = {
     "add_periodic_task": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_configure": "use app.conf.beat_schedule, or @queue.cron(…)",
     "on_after_finalize": "use app.conf.beat_schedule, or @queue.cron(…)",
-    "signature": _USE_CHAIN,
-    "canvas": _USE_CHAIN,
     "worker_main": "run: qbull worker MODULE:APP",
     "start": "run: qbull worker MODULE:APP",
     "Worker": "run: qbull worker MODULE:APP",
     "Beat": "workers run the schedules; there is no beat process",
     "connection": "the app manages its connections",
-    "GroupResult": "use qbull.group(…, then=…)",
     "register_task": _USE_MIDDLEWARE,
     "set_default": "@shared_task belongs to the newest app",
     "set_current": "@shared_task belongs to the newest app",
@@ -243,15 +229,6 @@ CELERY_CONF_HINTS = {
 }
 
 CELERY_MODULE_HINTS = {
-    "chain": _USE_CHAIN,
-    "group": _USE_GROUP,
-    "chord": _USE_GROUP,
-    "signature": _USE_CHAIN,
-    "subtask": _USE_CHAIN,
-    "Signature": _USE_CHAIN,
-    "chunks": "use task.enqueue_many([…])",
-    "xmap": "use task.enqueue_many([…])",
-    "xstarmap": "use task.enqueue_many([…])",
     "Task": _USE_MIDDLEWARE,
     "signals": _USE_MIDDLEWARE,
     "task_prerun": _USE_MIDDLEWARE,
@@ -263,8 +240,6 @@ CELERY_MODULE_HINTS = {
     "after_task_publish": _USE_MIDDLEWARE,
     "current_task": "use qbull.current_job(), or bind=True",
     "get_task_logger": "use logging.getLogger(__name__); current_job().log_sync(…) stores lines with the job",
-    "GroupResult": "use qbull.group(…, then=…)",
-    "ResultSet": "use qbull.group(…, then=…)",
     "SoftTimeLimitExceeded": _USE_TIME_LIMIT,
     "Ignore": "return, or raise qbull.Fail(…)",
     "Reject": "raise qbull.Fail(…): the job becomes a dead letter",

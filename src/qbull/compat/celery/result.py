@@ -5,9 +5,10 @@ Every call is synchronous; the qbull job is app.job(queue, id).
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from qbull.compat.celery.exceptions import exception_of
 from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RESULT_ATTRIBUTE_HINTS
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.job_info import JobInfo
@@ -16,6 +17,7 @@ from qbull.job import Job
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
+    from qbull.compat.celery.group_result import GroupResult
 
 A = TypeVar("A")
 
@@ -27,6 +29,8 @@ CELERY_STATES = {
     "failed": "FAILURE",
     "cancelled": "REVOKED",
 }
+WAITING_OPTIONS = frozenset(("interval", "no_ack", "follow_parents", "disable_sync_subtasks"))
+"""Options of `get` that have no effect: there is nothing to poll, and a task may wait for another one."""
 READY_STATES = ("completed", "failed", "cancelled")
 
 
@@ -39,13 +43,24 @@ class AsyncResult:
         id: The id of the job.
         app: The app; the newest one by default.
         job: The qbull job, if it is known.
+        parent: The result of the task before it in a canvas.
     """
 
-    def __init__(self, id: str, app: Celery | None = None, *, job: Job[Any] | None = None) -> None:
+    def __init__(
+        self,
+        id: str,
+        app: Celery | None = None,
+        *,
+        job: Job[Any] | None = None,
+        parent: AsyncResult | GroupResult | None = None,
+    ) -> None:
         from qbull.compat.celery.app import current_app
 
         self.id = id
         self.app = app or current_app("AsyncResult")
+        self.parent = parent
+        self.children: list[Any] = []
+        """The results of the callbacks of this call."""
         self._job = job
 
     def __repr__(self) -> str:
@@ -88,20 +103,36 @@ class AsyncResult:
         return self.state == "FAILURE"
 
     def get(self, timeout: float | None = None, propagate: bool = True, **others: Any) -> Any:
-        """Wait for the result. A failed job raises qbull.JobFailed with the text of its error.
+        """Wait for the result. A failed job raises the exception of its task, which is a JobFailed too.
+
+        If a task before it in a canvas has failed, its exception is raised.
 
         Args:
             timeout: Seconds to wait; None waits for the end of the job.
             propagate: Whether to raise the error of a failed job. If False, it is returned.
-            others: Refused.
+            others: Options of Celery that have no effect here; others are refused.
         """
-        refuse("get", others, {}, ArgumentsError, CELERY_GUIDE)
+        check_get_options(others)
         try:
             return self._run(self._found().result(timeout))
-        except (JobFailed, JobCancelled) as error:
-            if propagate:
-                raise
-            return error
+        except (JobFailed, JobCancelled) as ended:
+            error = self._cause_of(ended)
+        if propagate:
+            raise error
+        return error
+
+    def _cause_of(self, error: JobFailed | JobCancelled) -> JobFailed | JobCancelled:
+        """The error of the first task of a canvas that did not complete."""
+        parents: list[Any] = []
+        parent = self.parent
+        while parent is not None:
+            parents += [parent] if isinstance(parent, AsyncResult) else parent.results
+            parent = parent.parent
+        for each in reversed(parents):
+            found = each.result if isinstance(each, AsyncResult) and each.ready() else None
+            if isinstance(found, JobFailed | JobCancelled):
+                return found
+        return exception_of(error) if isinstance(error, JobFailed) else error
 
     wait = get
 
@@ -116,6 +147,14 @@ class AsyncResult:
     def traceback(self) -> str | None:
         error = self.result
         return error.stacktrace if isinstance(error, JobFailed) else None
+
+    def maybe_throw(self, propagate: bool = True) -> Any:
+        """Raise the error if the job has failed.
+
+        Args:
+            propagate: Whether to raise it.
+        """
+        return self.get(propagate=propagate) if self.ready() else None
 
     def forget(self) -> None:
         """Delete the job with its result."""
@@ -165,3 +204,9 @@ class AsyncResult:
 
     def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:
         return self.app.run_sync(coroutine)
+
+
+def check_get_options(given: Mapping[str, Any]) -> None:
+    """Accept the options of `get` that say how Celery waits."""
+    left = {name: value for name, value in given.items() if name not in WAITING_OPTIONS}
+    refuse("get", left, {}, ArgumentsError, CELERY_GUIDE)

@@ -7,130 +7,39 @@ have one attempt, and both calls ask for another one.
 from __future__ import annotations
 
 import functools
-import inspect
-import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
+from qbull.compat.celery.canvas import chunks, group, xmap, xstarmap
 from qbull.compat.celery.django_project import call_on_commit
+from qbull.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from qbull.compat.celery.instead import (
     CELERY_CALL_HINTS,
     CELERY_GUIDE,
-    CELERY_REQUEST_ATTRIBUTE_HINTS,
     CELERY_RETRY_HINTS,
     CELERY_TASK_ATTRIBUTE_HINTS,
-    CELERY_TASK_HINTS,
 )
+from qbull.compat.celery.request import CeleryRequest
 from qbull.compat.celery.result import AsyncResult
+from qbull.compat.celery.signature import Signature
+from qbull.compat.celery.task_options import CeleryTaskOptions, priority_of
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.options import Options
 from qbull.core.outcome import describe
 from qbull.core.task import TaskSpec
-from qbull.errors import ArgumentsError, DeclarationError, Fail, NotFound, RetryAfter
+from qbull.errors import ArgumentsError
 from qbull.queue import Queue
 from qbull.task import Call, Task
-from qbull.worker.current import current_job
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
-RETRIES_HEADER = "celery.retries"
-"""The header of jobs that were moved from Celery with the number of their retries there."""
-FIXED_TASK_OPTIONS = {
-    "acks_late": True,
-    "reject_on_worker_lost": True,
-    "track_started": True,
-    "store_errors_even_if_ignored": True,
-    "serializer": "json",
-}
-"""Options with only one possible value, because qbull always behaves so; other values are refused."""
 
-
-class Retry(RetryAfter):
-    """Raised by `self.retry(…)`: the job runs again later.
-
-    Args:
-        delay: Seconds until the job runs again.
-        reason: The text for the history of the job.
-        queue: Whether the whole queue waits.
-    """
-
-
-class MaxRetriesExceededError(Exception):
-    """Raised by `self.retry(…)` without `exc` if no retries are left."""
-
-
-@dataclass(frozen=True)
-class CeleryTaskOptions:
-    """The keywords of `@app.task` that are supported here."""
-
-    name: str = ""
-    bind: bool = False
-    queue: str | None = None
-    priority: int | None = None
-    expires: float | None = None
-    time_limit: float | None = None
-    ignore_result: bool = False
-    max_retries: int | None = 3
-    default_retry_delay: float = 180
-    autoretry_for: tuple[type[BaseException], ...] = ()
-    dont_autoretry_for: tuple[type[BaseException], ...] = ()
-    retry_kwargs: Mapping[str, Any] | None = None
-    retry_backoff: bool | float = False
-    retry_backoff_max: int = 600
-    retry_jitter: bool = True
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
-        known = {field.name for field in fields(cls)}
-        left = {
-            name: value
-            for name, value in given.items()
-            if name not in known and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
-        }
-        refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
-        options = cls(**{name: value for name, value in given.items() if name in known})
-        refuse(
-            "task(retry_kwargs): retry",
-            {n: v for n, v in (options.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
-            CELERY_RETRY_HINTS,
-            DeclarationError,
-            CELERY_GUIDE,
-        )
-        return options
-
-    def wait_after(self, retries: int) -> float | None:
-        """Return the seconds before the next run; None without a backoff."""
-        if not self.retry_backoff:
-            return None
-        wait = min(self.retry_backoff_max, int(max(1.0, float(self.retry_backoff))) * 2 ** min(retries, 64))
-        # The random wait spreads retries; it is no secret.
-        return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311
-
-
-class CeleryRequest:
-    """The running job, as `self.request` of Celery."""
-
-    def __init__(self, task: str) -> None:
-        self.id: str | None = None
-        self.task = task
-        self.retries = 0
-        self.called_directly = True
-        self.is_eager = False
-        try:
-            job = current_job()
-        except NotFound:
-            return
-        if job.task == task:
-            self.id, self.called_directly = job.id, False
-            self.retries = job.attempt - 1 + int(job.headers.get(RETRIES_HEADER, 0))
-
-    def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, CELERY_REQUEST_ATTRIBUTE_HINTS)
+CALL_OPTIONS = frozenset(("task_id", "countdown", "eta", "queue", "priority", "expires", "time_limit"))
+"""Options of `apply_async` that each job has; a canvas has the callbacks."""
 
 
 class CeleryTask(Task[..., Any]):
@@ -153,7 +62,8 @@ class CeleryTask(Task[..., Any]):
         self.traits = traits
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.spec.function(*args, **kwargs)
+        function: Any = self.spec.function
+        return function.__wrapped__(*((self,) if self.traits.bind else ()), *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, CELERY_TASK_ATTRIBUTE_HINTS)
@@ -194,21 +104,96 @@ class CeleryTask(Task[..., Any]):
             time_limit: Seconds that one run may take.
             others: Refused, with a hint at the replacement.
         """
-        refuse("apply_async", others, CELERY_CALL_HINTS, ArgumentsError, CELERY_GUIDE)
         if isinstance(args, str) or (args is not None and not isinstance(args, Sequence)):
             raise ArgumentsError(f'task "{self.name}": args={args!r}: pass a list or a tuple')
-        home = self.app.home_of(self.name, queue or self.traits.queue)
-        options = Options(
-            delay=countdown,
-            at=self._aware(eta),
-            priority=priority_of(self._priority(priority)),
-            id=task_id,
-            timeout=time_limit,
+        options = {
+            "task_id": task_id,
+            "countdown": countdown,
+            "eta": eta,
+            "queue": queue,
+            "priority": priority,
+            "expires": expires,
+            "time_limit": time_limit,
+            **others,
+        }
+        if others.get("link") or others.get("link_error"):
+            called: AsyncResult = Signature(self, args, kwargs).apply_async(**options)
+            return called
+        job = self.call_with(options).enqueue_sync(*(args or ()), **(kwargs or {}))
+        return AsyncResult(job.id, self.app, job=job)
+
+    def call_with(self, options: Mapping[str, Any]) -> Call[..., Any]:
+        """Return the task with options of `apply_async`, as qbull has them.
+
+        Args:
+            options: The options. Those that qbull cannot keep are refused.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        refuse(
+            "apply_async",
+            {name: value for name, value in given.items() if name not in CALL_OPTIONS},
+            CELERY_CALL_HINTS,
+            ArgumentsError,
+            CELERY_GUIDE,
+        )
+        expires = given.get("expires")
+        home = self.app.home_of(self.name, given.get("queue") or self.traits.queue)
+        made = Options(
+            delay=given.get("countdown"),
+            at=self._aware(given.get("eta")),
+            priority=priority_of(self._priority(given.get("priority"))),
+            id=given.get("task_id"),
+            timeout=given.get("time_limit"),
             expires=self._aware(expires) if isinstance(expires, datetime) else expires,
         )
-        call: Call[..., Any] = Call(home, home.tasks[self.name], options)
-        job = call.enqueue_sync(*(args or ()), **(kwargs or {}))
-        return AsyncResult(job.id, self.app, job=job)
+        return Call(home, home.tasks[self.name], made)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a signature with these arguments. In a chain, the result of the task before comes first."""
+        return Signature(self, args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return an immutable signature: in a chain, it ignores the result of the task before."""
+        return Signature(self, args, kwargs, immutable=True)
+
+    def signature(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Signature:
+        """Return a signature with options.
+
+        Args:
+            args: Positional arguments.
+            kwargs: Named arguments.
+            options: `immutable`, and the options of `apply_async`.
+        """
+        return Signature(self, args, kwargs, **options)
+
+    subtask = signature
+
+    def map(self, it: Iterable[Any]) -> xmap:
+        """Return a signature of one job that calls the task with each item.
+
+        Args:
+            it: The items.
+        """
+        return xmap(self, it)
+
+    def starmap(self, it: Iterable[Any]) -> xstarmap:
+        """Return a signature of one job that calls the task with the arguments in each item.
+
+        Args:
+            it: Lists of arguments.
+        """
+        return xstarmap(self, it)
+
+    def chunks(self, it: Iterable[Any], n: int) -> group:
+        """Return a group of jobs that call the task for up to `n` items each.
+
+        Args:
+            it: Lists of arguments.
+            n: Items for each job.
+        """
+        return chunks(self, it, n)
 
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
         """Enqueue the task with these arguments when Django's current transaction commits."""
@@ -286,66 +271,3 @@ class CeleryTask(Task[..., Any]):
         if moment is None or moment.utcoffset() is not None:
             return moment
         return moment.replace(tzinfo=ZoneInfo(self.app.conf.zone))
-
-
-def priority_of(celery: int | None) -> int:
-    """Convert a priority. Celery on Redis has 0 (first, the default) to 9; qbull has 1 (first) to 10, 5 by
-    default.
-
-    Celery's default becomes qbull's default, so jobs without a priority mix with those of qbull's own tasks.
-    Celery's four steps 0, 3, 6 and 9 stay distinct.
-    """
-    if celery is None:
-        return 5
-    if not 0 <= celery <= 9:
-        raise ArgumentsError(f"priority={celery}: give a whole number from 0 (first) to 9 (last)")
-    return 5 + (celery + 1) // 2
-
-
-def guarded(
-    function: Callable[..., Any], traits: CeleryTaskOptions, task: Callable[[], CeleryTask]
-) -> Callable[..., Any]:
-    """Wrap a function for a worker: pass `self` if it is bound, and retry as `autoretry_for` declares."""
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    if traits.bind and not parameters:
-        raise DeclarationError(f'task "{traits.name}": bind=True, but it has no first parameter "self"')
-
-    def failed(error: BaseException) -> None:
-        if isinstance(error, (RetryAfter, Fail, *traits.dont_autoretry_for)):
-            return
-        if isinstance(error, traits.autoretry_for):
-            retry_options = dict(traits.retry_kwargs or {})
-            wait = traits.wait_after(task().request.retries)
-            if wait is not None:
-                retry_options["countdown"] = wait
-            task().retry(exc=error, **retry_options)
-
-    def bound(args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (task(), *args) if traits.bind else args
-
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                value = await function(*bound(args), **kwargs)
-            except Exception as error:
-                failed(error)
-                raise
-            return None if traits.ignore_result else value
-    else:
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                value = function(*bound(args), **kwargs)
-            except Exception as error:
-                failed(error)
-                raise
-            return None if traits.ignore_result else value
-
-    if traits.bind:
-        run.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-        run.__annotations__ = {n: a for n, a in run.__annotations__.items() if n != parameters[0].name}
-    return run

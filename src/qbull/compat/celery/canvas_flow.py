@@ -1,0 +1,296 @@
+"""From a canvas to jobs: a chain or a chord becomes a flow, and a group becomes jobs on their own.
+
+Callbacks and errbacks are jobs of the same flow. They wait for the job that they belong to, and no other job
+waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from qbull.compat.celery.arguments import ArgumentSource, CelerySignature, PartialCall
+from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
+from qbull.compat.celery.group_result import GroupResult
+from qbull.compat.celery.result import AsyncResult
+from qbull.compat.celery.signature import Signature, listed, signature
+from qbull.core.flow import DependencyFailureMode
+from qbull.core.options import EncodedArguments
+from qbull.errors import ArgumentsError
+from qbull.flows import FlowNodes, Step, enqueue_nodes
+from qbull.job import Job
+from qbull.produce.flow_plan import FlowExit, StepNode
+
+if TYPE_CHECKING:
+    from qbull.compat.celery.app import Celery
+
+CALLBACK_OPTIONS = ("link", "link_error")
+LAST_TASK_OPTIONS = ("task_id", "link")
+"""Options of a chain that belong to its last task."""
+HEADER_OPTIONS = ("countdown", "eta")
+"""Options of a chord that belong to its header only."""
+
+
+@dataclass(frozen=True)
+class CanvasEnd:
+    """The end of a part of a canvas.
+
+    Args:
+        exits: The jobs that the next part waits for.
+        passes: How their results are passed on.
+        node: The job, or None for a group.
+        members: The ends of the members of a group.
+        parent: The part before, for `result.parent`.
+    """
+
+    exits: list[FlowExit]
+    passes: ArgumentSource = "result"
+    node: StepNode | None = None
+    members: tuple[CanvasEnd, ...] = ()
+    parent: CanvasEnd | None = None
+
+
+def enqueue_canvas(
+    app: Celery,
+    given: Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Any:
+    """Enqueue a signature with further arguments and options. Returns None for an empty chain."""
+    whole = with_options(given, args, kwargs, options)
+    if isinstance(whole, chain) and len(whole.tasks) == 1:
+        whole = _unrolled(_with_errbacks(whole.tasks[0], listed(whole.options.get("link_error"))))
+    if isinstance(whole, chain) and not whole.tasks:
+        return None
+    if isinstance(whole, group):
+        flows = [CanvasFlow(app, member) for member in members_of(whole)]
+        results = app.run_sync(_send_all(flows))
+        return GroupResult(whole.options.get("task_id") or str(uuid4()), results, app=app)
+    return app.run_sync(CanvasFlow(app, whole).send())
+
+
+async def _send_all(flows: Sequence[CanvasFlow]) -> list[Any]:
+    return list(await asyncio.gather(*(flow.send() for flow in flows)))
+
+
+def with_options(
+    given: Signature, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """Return a copy in which the arguments and options are those of the tasks that they are for."""
+    merged = {**given.options, **options}
+    if isinstance(given, chain):
+        tasks = [each.clone() for each in given.tasks]
+        if tasks:
+            first = {n: v for n, v in merged.items() if n not in (*LAST_TASK_OPTIONS, *CALLBACK_OPTIONS)}
+            tasks[0] = with_options(tasks[0], args, kwargs, first)
+            last = {n: merged[n] for n in LAST_TASK_OPTIONS if n in merged}
+            tasks[-1] = _with_last_options(tasks[-1], last)
+        return chain(tasks, app=given._app, link_error=listed(merged.get("link_error")))
+    if isinstance(given, group):
+        refused = [name for name in CALLBACK_OPTIONS if options.get(name)]
+        if refused:
+            raise ArgumentsError(f"group: {refused[0]}: set it on each task, or use a chord")
+        own = {n: v for n, v in merged.items() if n != "task_id"}
+        tasks = [with_options(each, args, kwargs, own) for each in given.tasks]
+        return group(tasks, app=given._app, task_id=merged.get("task_id"))
+    if isinstance(given, chord):
+        if given.body is None:
+            raise ArgumentsError("chord: it has no body; write chord(header, body) or chord(header)(body)")
+        own = {n: v for n, v in merged.items() if n not in (*LAST_TASK_OPTIONS, *CALLBACK_OPTIONS)}
+        header = with_options(given.header, args, kwargs, own)
+        body_options = {n: v for n, v in merged.items() if n not in (*HEADER_OPTIONS, *CALLBACK_OPTIONS)}
+        body = with_options(given.body, (), {}, body_options)
+        body = _with_errbacks(body, listed(merged.get("link_error")))
+        for callback in listed(merged.get("link")):
+            body.link(callback)
+        return chord(header, body, app=given._app)
+    return given.clone(args, kwargs, **options)
+
+
+def members_of(given: group) -> list[Any]:
+    """Return the tasks of a group, with those of the groups in it."""
+    return [
+        inner
+        for each in given.tasks
+        for inner in (members_of(with_options(each, (), {}, {})) if isinstance(each, group) else [each])
+    ]
+
+
+def _with_last_options(task: Any, options: Mapping[str, Any]) -> Any:
+    callbacks = listed(options.get("link"))
+    task = task.clone(**{n: v for n, v in options.items() if n != "link"})
+    for callback in callbacks:
+        task.link(callback)
+    return task
+
+
+def _with_errbacks(task: Any, errbacks: Sequence[Any]) -> Any:
+    task = task.clone()
+    for errback in errbacks:
+        task.link_error(errback)
+    return task
+
+
+Errback = tuple[Any, ArgumentSource]
+"""An errback, and whether it runs only for an error of the task itself."""
+
+
+class CanvasFlow(FlowNodes):
+    """The jobs of one chain, chord or task with callbacks.
+
+    Args:
+        app: The app.
+        given: The canvas.
+    """
+
+    def __init__(self, app: Celery, given: Signature) -> None:
+        super().__init__()
+        self._celery = app
+        self._callbacks: dict[StepNode, list[CanvasEnd]] = {}
+        self._results: dict[int, Any] = {}
+        self._end = self._lay(given, CanvasEnd([]), ())
+
+    async def send(self) -> Any:
+        """Enqueue the jobs. Returns the result of the canvas."""
+        if len(self.nodes) == 1:
+            jobs = {self.nodes[0]: await _send_alone(self.nodes[0])}
+        else:
+            first = self._first_job()
+            self._name_first_job(first)
+            self.close(first)
+            flow = await enqueue_nodes(self)
+            jobs = dict(zip(self.nodes, flow.jobs, strict=True))
+        return self._result(self._end, jobs)
+
+    def _lay(
+        self, given: Any, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool = False
+    ) -> CanvasEnd:
+        """Add the jobs of a part that runs after another one."""
+        part = with_options(signature(given, app=self._celery), (), {}, {})
+        if isinstance(part, chain):
+            return self._lay_chain(part, before, errbacks, is_body=is_body)
+        if isinstance(part, group):
+            members = [self._lay(each, before, errbacks, is_body=is_body) for each in members_of(part)]
+            exits = [out for member in members for out in member.exits]
+            return CanvasEnd(exits, "results", members=tuple(members), parent=_if_any(before))
+        if isinstance(part, chord):
+            header = self._lay(part.header, before, errbacks)
+            if not header.members:
+                return self._lay(part.body.clone(([],)), before, errbacks)
+            return self._lay(part.body, header, errbacks, is_body=True)
+        return self._lay_task(part, before, errbacks, is_body=is_body)
+
+    def _lay_chain(
+        self, given: chain, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool
+    ) -> CanvasEnd:
+        own = listed(given.options.get("link_error"))
+        parts = [_unrolled(each) for each in given.tasks]
+        for each in (each for each in parts if not isinstance(each, group) or each.tasks):
+            added: list[Errback] = [(errback, "error" if is_body else "own error") for errback in own]
+            before = self._lay(each, before, [*errbacks, *added], is_body=is_body)
+            is_body = False
+        return before
+
+    def _lay_task(
+        self, given: Signature, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool
+    ) -> CanvasEnd:
+        source = before.passes if before.exits and not given.immutable else None
+        node = self._add(given, before.exits, source, "stop")
+        end = CanvasEnd([[(node, "")]], node=node, parent=_if_any(before))
+        callbacks = [self._lay(callback, end, ()) for callback in listed(given.options.get("link"))]
+        self._callbacks[node] = callbacks
+        # The body of a chord hears of errors in its header too.
+        own: ArgumentSource = "error" if is_body else "own error"
+        for errback, hears in [*((each, own) for each in listed(given.options.get("link_error"))), *errbacks]:
+            self._lay_errback(errback, end, hears)
+        return end
+
+    def _lay_errback(self, given: Any, end: CanvasEnd, source: ArgumentSource) -> None:
+        errback = signature(given, app=self._celery)
+        if isinstance(errback, chain | group | chord):
+            raise ArgumentsError(f"link_error: {errback!r:.80}: give a task, which may enqueue others")
+        self._add(errback, end.exits, source, "rescue")
+
+    def _add(
+        self,
+        given: Signature,
+        awaits: list[FlowExit],
+        source: ArgumentSource | None,
+        mode: DependencyFailureMode,
+    ) -> StepNode:
+        task = given.type
+        call = task.call_with({n: v for n, v in given.options.items() if n not in CALLBACK_OPTIONS})
+        encoder, limit = task.spec.signature, task.app.payload_limit
+        assert isinstance(encoder, CelerySignature)
+        if isinstance(given, xmap | xstarmap):
+            each: ArgumentSource = "items" if isinstance(given, xmap) else "argument lists"
+            payload = encoder.encode_each(given.kwargs["it"], each, limit)
+        elif source is None:
+            payload = call.check(*given.args, **given.kwargs).payload
+        else:
+            partial = PartialCall(source, tuple(given.args), given.kwargs, given.immutable)
+            payload = encoder.encode_partial(partial, _missing(given, encoder, source), limit)
+        arguments = EncodedArguments(payload, None, call._options.id)
+        node = StepNode(Step(call, call._queue, arguments, call._options), awaits, mode)
+        self.nodes.append(node)
+        return node
+
+    def _first_job(self) -> StepNode:
+        """The job that is enqueued first: no other job waits for it."""
+        awaited = {id(node) for each in self.nodes for sources in each.awaits for node, _ in sources}
+        return next(node for node in reversed(self.nodes) if id(node) not in awaited)
+
+    def _name_first_job(self, first: StepNode) -> None:
+        """Give the job that is enqueued first an id that follows from the id that the caller gave.
+
+        Its id decides whether the canvas is new.
+        """
+        given = next((node.step.arguments.id for node in self.nodes if node.step.arguments.id), None)
+        if given is not None and first.step.arguments.id is None:
+            arguments = first.step.arguments
+            first.step.arguments = EncodedArguments(arguments.payload, arguments.key, f"{given}.callback")
+
+    def _result(self, end: CanvasEnd, jobs: Mapping[StepNode, Job[Any]]) -> Any:
+        if id(end) in self._results:
+            return self._results[id(end)]
+        parent = None if end.parent is None else self._result(end.parent, jobs)
+        if end.node is not None:
+            job = jobs[end.node]
+            made: Any = AsyncResult(job.id, self._celery, job=job, parent=parent)
+            self._results[id(end)] = made
+            made.children = [self._result(each, jobs) for each in self._callbacks.get(end.node, ())]
+            return made
+        members = [self._result(each, jobs) for each in end.members]
+        made = self._results[id(end)] = GroupResult(str(uuid4()), members, app=self._celery, parent=parent)
+        return made
+
+
+async def _send_alone(node: StepNode) -> Job[Any]:
+    """Enqueue a task that is not part of a flow."""
+    step = node.step
+    request = step.call._request([step.arguments])
+    return (await step.queue._producer.enqueue(request))[0]
+
+
+def _unrolled(part: Any) -> Any:
+    """A group of one task in a chain is the task, as in Celery."""
+    while isinstance(part, group) and len(part.tasks) == 1:
+        part = with_options(part, (), {}, {}).tasks[0]
+    return part
+
+
+def _if_any(before: CanvasEnd) -> CanvasEnd | None:
+    return before if before.exits else None
+
+
+def _missing(given: Signature, signature: CelerySignature, source: ArgumentSource) -> int:
+    """How many arguments the jobs before give. An errback takes the id, or request, exception, traceback."""
+    if source not in ("error", "own error"):
+        return 1
+    if given.immutable:
+        return 0
+    return signature.errback_arguments(given.args, given.kwargs, is_bound=given.type.traits.bind)

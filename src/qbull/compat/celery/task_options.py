@@ -1,0 +1,83 @@
+"""The options of `@app.task` and the priorities of Celery."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RETRY_HINTS, CELERY_TASK_HINTS
+from qbull.compat.refusal import refuse
+from qbull.errors import ArgumentsError, DeclarationError
+
+FIXED_TASK_OPTIONS = {
+    "acks_late": True,
+    "reject_on_worker_lost": True,
+    "track_started": True,
+    "store_errors_even_if_ignored": True,
+    "serializer": "json",
+}
+"""Options with only one possible value, because qbull always behaves so; other values are refused."""
+
+
+@dataclass(frozen=True)
+class CeleryTaskOptions:
+    """The keywords of `@app.task` that are supported here."""
+
+    name: str = ""
+    bind: bool = False
+    queue: str | None = None
+    priority: int | None = None
+    expires: float | None = None
+    time_limit: float | None = None
+    ignore_result: bool = False
+    max_retries: int | None = 3
+    default_retry_delay: float = 180
+    autoretry_for: tuple[type[BaseException], ...] = ()
+    dont_autoretry_for: tuple[type[BaseException], ...] = ()
+    retry_kwargs: Mapping[str, Any] | None = None
+    retry_backoff: bool | float = False
+    retry_backoff_max: int = 600
+    retry_jitter: bool = True
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
+        known = {field.name for field in fields(cls)}
+        left = {
+            name: value
+            for name, value in given.items()
+            if name not in known and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
+        }
+        refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
+        options = cls(**{name: value for name, value in given.items() if name in known})
+        refuse(
+            "task(retry_kwargs): retry",
+            {n: v for n, v in (options.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
+            CELERY_RETRY_HINTS,
+            DeclarationError,
+            CELERY_GUIDE,
+        )
+        return options
+
+    def wait_after(self, retries: int) -> float | None:
+        """Return the seconds before the next run; None without a backoff."""
+        if not self.retry_backoff:
+            return None
+        wait = min(self.retry_backoff_max, int(max(1.0, float(self.retry_backoff))) * 2 ** min(retries, 64))
+        # The random wait spreads retries; it is no secret.
+        return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311
+
+
+def priority_of(celery: int | None) -> int:
+    """Convert a priority. Celery on Redis has 0 (first, the default) to 9; qbull has 1 (first) to 10, 5 by
+    default.
+
+    Celery's default becomes qbull's default, so jobs without a priority mix with those of qbull's own tasks.
+    Celery's four steps 0, 3, 6 and 9 stay distinct.
+    """
+    if celery is None:
+        return 5
+    if not 0 <= celery <= 9:
+        raise ArgumentsError(f"priority={celery}: give a whole number from 0 (first) to 9 (last)")
+    return 5 + (celery + 1) // 2
