@@ -13,13 +13,15 @@
     │   └── EmbeddedError    the Valkey that qbull starts itself did not start
     ├── PayloadError         the arguments or the result cannot be encoded
     │   ├── ArgumentsError   they do not fit the task's signature
-    │   └── TooLarge         they are larger than the limit
+    │   ├── TooLarge         they are larger than the limit
+    │   └── SignalMismatch   raised inside a durable task: the value of a signal does not fit the type
     ├── NotFound             no such queue, task or job
     ├── Conflict             the state of the job does not allow this
     ├── LifespanError        a lifespan of the app failed to start, or has not started
     ├── TakenOver            raised inside a task: another worker has its job, so this run may have no effect
     ├── StepFailed           raised inside a durable task: the error of a step cannot be stored as it is
     ├── HistoryMismatch      a durable task asks for other steps than its history has
+    ├── SignalTimeout        raised inside a durable task: no signal came in time
     ├── JobFailed            result() of a job that failed permanently
     ├── JobCancelled         result() of a job that was cancelled
     └── ResultTimeout        result() timed out; the job goes on
@@ -125,6 +127,10 @@ class TooLarge(PayloadError):
     """The arguments or the result are larger than the limit."""
 
 
+class SignalMismatch(PayloadError):
+    """Raised inside a durable task: the value of a signal does not fit the type that the task waits for."""
+
+
 class NotFound(QbullError):
     """No such queue, task or job."""
 
@@ -170,6 +176,10 @@ class StepFailed(QbullError):
 
 class HistoryMismatch(QbullError):
     """The code of a durable task does not fit the history of its job: it was changed meanwhile."""
+
+
+class SignalTimeout(QbullError, TimeoutError):
+    """Raised inside a durable task: no signal with the name came within the timeout of wait_for()."""
 
 
 class JobFailed(QbullError):

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from qbull.core.codec import decode_untyped
-from qbull.core.durable import RecordedStep, show_record
+from qbull.core.durable import STARTS, RecordedStep, show_record
 from qbull.core.ids import new_token
+from qbull.core.job_conflicts import (
+    CANCEL_CONFLICTS,
+    CHANGE_CONFLICTS,
+    PROMOTE_CONFLICTS,
+    REMOVE_CONFLICTS,
+    RETRY_CONFLICTS,
+    SIGNAL_CONFLICTS,
+)
 from qbull.core.job_info import JobInfo
 from qbull.core.options import Options
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
+from qbull.core.signals import check_signal_name, encode_signal_value, new_signal, refuse_signals
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
     ArgumentsError,
@@ -33,6 +42,7 @@ from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.history import read_records
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
+from qbull.worker.durable_services import signal_context
 
 if TYPE_CHECKING:
     from qbull.core.why import Why
@@ -47,31 +57,6 @@ R = TypeVar("R")
 MAX_CANCEL_REASON_CHARS = 2000
 REASON_TIMEOUT_SECONDS = 2.0
 """How long `result()` looks for the reason why a job has not finished, after its timeout."""
-CANCEL_CONFLICTS = {
-    "completed": "has completed; there is nothing to cancel",
-    "failed": "has failed; there is nothing to cancel, remove() deletes it",
-}
-RETRY_CONFLICTS = {
-    "waiting": "is waiting and will run",
-    "delayed": "is delayed; promote() lets it run now",
-    "active": "is running; wait for its end, or cancel() it first",
-    "completed": "has completed; enqueue it again to run it a second time",
-}
-PROMOTE_CONFLICTS = {
-    "waiting": "is waiting already",
-    "active": "is running already",
-    "completed": "has completed; enqueue it again to run it a second time",
-    "failed": "has failed; retry() runs it again",
-    "cancelled": "was cancelled; retry() runs it again",
-}
-REMOVE_CONFLICTS = {"active": "is running; cancel() it first"}
-CHANGE_CONFLICTS = {
-    "active": "is running, so it cannot be changed; cancel() it, and enqueue another one",
-    "completed": "has completed; enqueue it again to run it a second time",
-    "failed": "has failed; retry(payload=…) runs it again with other arguments",
-    "cancelled": "was cancelled; retry(payload=…) runs it again with other arguments",
-    "dependent": "waits for other jobs of its flow, which decide when it runs",
-}
 
 
 async def _update(token: str, id: str, task: bytes, payload: bytes, partition: Partition) -> str:
@@ -142,27 +127,39 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         """
         if not isinstance(last, int) or not 1 <= last <= MAX_LOG_LINES:
             raise ArgumentsError(f"last={last!r}: give a whole number from 1 to {MAX_LOG_LINES:,}")
-        client = self._queue.app._client()
-        there = await client.find(self._queue.settings, self.id)
-        if there is None:
-            raise self._unknown()
-        return await there[0].logs(self.id, last)
+        return await (await self._there())[0].logs(self.id, last)
 
     async def steps(self) -> list[RecordedStep]:
         """The recorded steps of a durable job, in the order in which they ended."""
-        there = await self._queue.app._client().find(self._queue.settings, self.id)
-        if there is None:
-            raise self._unknown()
-        partition, found = there
+        partition, found = await self._there()
         task, shown = found.body().task, []
         records = await read_records(partition, self.id)
-        ended = {record.key for record in records if record.end != "b"}
+        ended = {record.key for record in records if record.end not in STARTS}
         for record in records:
-            if record.end == "b" and record.key in ended:
+            if record.end in STARTS and record.key in ended:
                 continue
             content = self._queue._open_step(self.id, task, record.number, record.content)
             shown.append(show_record(record, content))
         return shown
+
+    async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> Literal["sent"]:
+        """Send a signal to a durable job. Its task gets the value from `wait_for(name)`, now or later.
+
+        Args:
+            name: the name of the signal.
+            value: the value, which must have a JSON form.
+            id: of several signals with the same id, the job gets one; for callers that may send twice.
+        """
+        check_signal_name(name)
+        encoded, client, token = encode_signal_value(name, value), self._queue.app._client(), new_token()
+        task = (await self._there())[1].body().task
+        refuse_signals(task, self._queue.tasks.get(task))
+        context = signal_context(self.queue, self.id, task, name)
+        signal = new_signal(name, self._queue.app._codecs.protect(context, encoded), id or token)
+        word = await client.signal(self._queue.settings, self.id, signal, token, self._queue.app.durability)
+        if word != "sent":
+            raise self._conflict(word, SIGNAL_CONFLICTS)
+        return "sent"
 
     async def result(self, timeout: float | None = None) -> R:
         """Wait for the end of the job. Returns the result of its task, in the annotated type.
@@ -272,10 +269,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         """
         token = new_token()
         while True:
-            there = await self._queue.app._client().find(self._queue.settings, self.id)
-            if there is None:
-                raise self._unknown()
-            partition, found = there
+            partition, found = await self._there()
             if found.state not in ("failed", "cancelled"):
                 raise self._conflict(found.state, RETRY_CONFLICTS)
             job = JobToRetry(self.id, found.position, self._again(found, payload))
@@ -316,12 +310,10 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         """
         token = new_token()
         while True:
-            there = await self._queue.app._client().find(self._queue.settings, self.id)
-            if there is None:
-                raise self._unknown()
-            if there[1].state not in ("waiting", "delayed"):
-                raise self._conflict(there[1].state, CHANGE_CONFLICTS)
-            task, payload = self._edited(there[1], arguments)
+            _, found = await self._there()
+            if found.state not in ("waiting", "delayed"):
+                raise self._conflict(found.state, CHANGE_CONFLICTS)
+            task, payload = self._edited(found, arguments)
             try:
                 return await self._change(partial(_update, token, self.id, task, payload), "updated")
             except _OtherJob:  # The id belongs to another job since it was read.
@@ -390,6 +382,13 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
     def _unknown(self) -> NotFound:
         return job_not_found(self.queue, self.id)
+
+    async def _there(self) -> tuple[Partition, StoredJob]:
+        """The job and the partition that holds it. Raises NotFound."""
+        there = await self._queue.app._client().find(self._queue.settings, self.id)
+        if there is None:
+            raise self._unknown()
+        return there
 
     async def _find(self) -> StoredJob | None:
         found = await self._queue.app._client().find(self._queue.settings, self.id)

@@ -1,7 +1,7 @@
 """Durable tasks of any shape, whose workers die at any await or go on as zombies: the result is that of a plain function.
 
-The oracle runs the same program without steps. A program is made of steps that return or raise, in sequence, in parallel,
-inside try and except, and in loops with a checkpoint. Workers die before a step's effect, after it, before its record is
+The oracle runs the same program without steps. A program is made of steps that return or raise, sleeps and waits for
+signals, in sequence, in parallel, inside try and except, and in loops with a checkpoint. Workers die before a step's effect, after it, before its record is
 written, and when it is written but its reply is lost. A zombie goes on beside its successor and must record nothing.
 """
 
@@ -19,13 +19,16 @@ from partition_driver import CRASHED, PartitionDriver
 
 from conftest import every_fault, strays
 from qbull.core.durable import SLEEP_NAME, decode_record, digest_arguments, read_history
+from qbull.core.ids import new_token
 from qbull.core.outcome import Suspended
 from qbull.core.record import body_of, repack
+from qbull.core.signals import WAIT_PREFIX, SignalWait, new_signal
 from qbull.errors import TakenOver
 from qbull.store.delivery import DeliveredJob
 from qbull.store.store import Store
 from qbull.store.verbs.history import HistoryWrite, read_job_data, write_history
 from qbull.store.verbs.outcomes import PartitionOutcomes
+from qbull.store.verbs.signals import PendingSignals, read_pending_signals, send_signal
 from qbull.worker.current import RunningJob
 from qbull.worker.durable import DurableRun
 from qbull.worker.step_calls import StepCall, StepOptions, WakeTime
@@ -37,6 +40,7 @@ parts: st.SearchStrategy[Program] = st.recursive(
     ),
     lambda inner: st.one_of(
         st.tuples(st.just("sleep"), st.integers(1, 3), inner),
+        st.tuples(st.just("wait"), inner),
         st.tuples(st.just("sequence"), st.lists(inner, min_size=1, max_size=3)),
         st.tuples(st.just("parallel"), st.lists(inner, min_size=1, max_size=3)),
         st.tuples(st.just("try"), inner, inner),
@@ -72,21 +76,31 @@ class Life:
                 await asyncio.Event().wait()
         await asyncio.sleep(0)
 
-    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+    async def write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
+    ) -> bool:
         await self.point()
-        sent = asyncio.ensure_future(self._send(records, first, last))
+        sent = asyncio.ensure_future(self._send(records, first, last, taken))
         # A call that was sent arrives, even if its sender dies meanwhile.
         self.sent.append(sent)
         is_ours = await asyncio.shield(sent)
         await self.point()
         return is_ours
 
-    async def _send(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+    async def _send(self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int) -> bool:
         job = self.delivered
-        write = HistoryWrite(job.id, job.position, records, first, last)
+        write = HistoryWrite(job.id, job.position, records, first, last, taken)
         [is_ours] = await write_history(job.delivery.partition, None, [write])
         self.world.note_written(is_ours, records)
         return is_ours
+
+    async def signals(self) -> PendingSignals:
+        await self.point()
+        job = self.delivered
+        return await read_pending_signals(job.delivery.partition, job.id)
+
+    def open_signal(self, name: str, content: bytes) -> bytes:
+        return content
 
     def protect(self, number: int, content: bytes) -> bytes:
         return content
@@ -115,18 +129,29 @@ class Life:
 
 
 class World:
-    """How often each step has run, and how often it was recorded."""
+    """How often each step has run, and how often it was recorded; the signals that were sent and received."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: PartitionDriver) -> None:
+        self.driver = driver
+        self.sent = 0
+        self.received: list[int] = []
         self.effects: Counter[tuple[str, int]] = Counter()
         self.recorded: Counter[tuple[str, int]] = Counter()
 
     def note_written(self, is_ours: bool, records: Sequence[tuple[int, bytes]]) -> None:
         for _, stored in records if is_ours else ():
             record = decode_record(stored)
-            if record.end in "re" and record.name != SLEEP_NAME:
+            if record.end == "r" and record.name.startswith(WAIT_PREFIX):
+                self.received.append(int(record.content))
+            elif record.end in "re" and record.name != SLEEP_NAME:
                 argument = next(n for n in range(2) if digest_arguments((n,), {}) == record.arguments)
                 self.recorded[record.name[0], argument] += 1
+
+    async def send(self) -> None:
+        self.sent += 1
+        signal = new_signal("go", b"%d" % self.sent, str(self.sent))
+        for _ in range(2):  # its reply was lost
+            assert await send_signal(self.driver.partition, None, new_token(), "job", signal) == "sent"
 
 
 async def interpret(
@@ -134,6 +159,7 @@ async def interpret(
     step: Callable[[str, int, bool], Awaitable[Any]],
     checkpoint: Callable[[int], Awaitable[int]],
     sleep: Callable[[int], Awaitable[None]],
+    wait: Callable[[], Awaitable[None]],
 ) -> Any:
     """Run a program with the given steps."""
 
@@ -143,6 +169,9 @@ async def interpret(
                 return await step(name, argument, fails)
             case ("sleep", hours, after):
                 await sleep(hours)
+                return await run(after)
+            case ("wait", after):
+                await wait()
                 return await run(after)
             case ("sequence", several):
                 return [await run(one) for one in several]
@@ -186,7 +215,9 @@ async def expected(program: Program) -> tuple[Any, Counter[tuple[str, int]]]:
 
     async def sleep(hours: int) -> None: ...
 
-    return await outcome(interpret(program, step, checkpoint, sleep)), calls
+    async def wait() -> None: ...
+
+    return await outcome(interpret(program, step, checkpoint, sleep, wait)), calls
 
 
 async def outcome(run: Coroutine[Any, Any, Any]) -> Any:
@@ -224,30 +255,40 @@ async def live(world: World, life: Life, program: Program) -> Any:
     async def sleep(hours: int) -> None:
         await run.sleep(WakeTime(3600.0 * hours, None, hold_lane=True))
 
+    async def wait() -> None:
+        await run.wait_for(SignalWait("go", int, None, hold_lane=True))
+
     try:
-        found = await outcome(interpret(program, step, checkpoint, sleep))
+        found = await outcome(interpret(program, step, checkpoint, sleep, wait))
         run.ended()
         return found
     finally:
         run.close()
 
 
-async def suspend(driver: PartitionDriver, delivered: DeliveredJob, suspended: Any) -> None:
-    """Let the job sleep, and let the time pass."""
-    outcomes, body = PartitionOutcomes(), body_of(delivered.record)
-    body.suspended, body.woken_ms = "sleeping", suspended.due_ms
-    record = repack(delivered.record, body)
-    outcomes.suspend(delivered.position, delivered.id, record, suspended.due_ms, hold_lane=True)
+async def suspend(world: World, delivered: DeliveredJob, suspended: Suspended) -> None:
+    """Let the job sleep, and let the time pass or send a signal."""
+    driver, outcomes = world.driver, PartitionOutcomes()
+    record = repack(delivered.record, suspended.body(body_of(delivered.record)))
+    outcomes.suspend(delivered.position, delivered.id, record, suspended.until, hold_lane=True)
     assert await driver.partition.settle(outcomes) == []
+    if suspended.waits_for:
+        await world.send()
+        return
     await driver.let_time_pass("job")
     assert (await driver.partition.promote()).moved == 1
 
 
-async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[int, bool]]) -> None:
-    """Let workers run the job until one of them survives it."""
+async def run_to_the_end(
+    store: Store, program: Program, lives: Iterator[tuple[int, bool]], early: int
+) -> None:
+    """Let workers run the job until one of them survives it. Some signals come before it starts."""
     await store.server.call("FLUSHALL")
-    driver, world = await PartitionDriver.open(store), World()
+    driver = await PartitionDriver.open(store)
+    world = World(driver)
     await driver.enqueue("job")
+    for _ in range(early):
+        await world.send()
     wanted, calls = await expected(program)
     zombies: list[asyncio.Task[Any]] = []
     died_before = False
@@ -260,8 +301,8 @@ async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[i
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
         died = life.dies.is_set()
         death.cancel()
-        if not died and isinstance(task.exception(), Suspended):
-            await suspend(driver, life.delivered, task.exception())
+        if not died and isinstance(suspended := task.exception(), Suspended):
+            await suspend(world, life.delivered, suspended)
             continue
         if not died:
             assert await task == wanted
@@ -279,6 +320,9 @@ async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[i
         assert zombie.exception() is None or isinstance(zombie.exception(), TakenOver | Suspended)
     # Each step is recorded once, and none is skipped. A step that has run more often had no record.
     assert world.recorded == calls
+    # Each signal is received once, and none is skipped.
+    assert sorted(world.received) == list(range(1, len(world.received) + 1))
+    assert len(world.received) <= world.sent
     assert all(world.effects[key] >= times for key, times in calls.items())
     if not died_before:
         assert world.effects == calls
@@ -291,15 +335,15 @@ async def run_to_the_end(store: Store, program: Program, lives: Iterator[tuple[i
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(program=programs, lives=deaths)
+@given(program=programs, lives=deaths, early=st.integers(0, 2))
 def test_any_durable_task_ends_like_a_plain_function_wherever_its_workers_die(
-    server_url: str, program: Program, lives: list[tuple[int, bool]]
+    server_url: str, program: Program, lives: list[tuple[int, bool]], early: int
 ) -> None:
     async def run() -> None:
         store = Store(server_url, "test")
         await store.open()
         try:
-            await run_to_the_end(store, program, iter(lives))
+            await run_to_the_end(store, program, iter(lives), early)
         finally:
             await store.close()
 

@@ -125,7 +125,7 @@ async def _visit_job(
         info,
         awaits=[(known.queue, known.id) for _, known in awaited],
         tells=[(link.queue, link.id) for link in body.tells],
-        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS,
+        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.waits_for,
         fallback=mode == "rescue",
         error=info.error,
     )

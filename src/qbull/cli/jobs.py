@@ -193,13 +193,20 @@ async def _no_jobs(queue: Queue, state: str, start: int) -> str:
     return f'queue "{queue.name}": no {state} jobs{position}; it has: {", ".join(others) or "no jobs at all"}'
 
 
+def _state(info: JobInfo) -> str:
+    if info.suspended is None:
+        return info.state
+    names = " or ".join(f'"{name}"' for name in info.waits_for)
+    return f"{info.state}, {info.suspended}" + (f" for {names}" if names else "")
+
+
 def _details(info: JobInfo) -> list[str]:
     facts: list[tuple[str, object]] = [
         ("queue", f"{info.queue}, partition {info.partition}"),
         ("task", info.task),
         ("schedule", info.schedule),
         ("flow", info.flow),
-        ("state", info.state if info.suspended is None else f"{info.state}, {info.suspended}"),
+        ("state", _state(info)),
         ("key", info.key),
         ("priority", info.priority),
         ("attempt", f"{info.attempt} of {info.max_attempts}"),

@@ -150,6 +150,14 @@ def decode_result(encoded: bytes, kind: Any) -> Any:
         return decode_untyped(encoded)
 
 
+def decode_exactly(encoded: bytes, kind: Any) -> Any:
+    """Decode as annotated. Raises PayloadError if the value does not fit."""
+    try:
+        return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise PayloadError(str(error)) from None
+
+
 def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
     """Arguments by name for a task whose code is elsewhere: its worker checks them."""
     try:

@@ -33,18 +33,21 @@ STEP_FIELD = b"step:"
 CHECKPOINT_PREFIX = "checkpoint "
 SLEEP_NAME = "sleep"
 
-StepEnd = Literal["r", "e", "a", "c", "b"]
+StepEnd = Literal["r", "e", "a", "c", "b", "w"]
 """How a step ended: with a result, with an error that the task has caught, with an error after which it runs
-again in the next attempt; or it is a checkpoint, or the start of a sleep, which has its due time."""
+again in the next attempt; or it is a checkpoint; or the start of a sleep or of a wait for a signal, which has
+the due time."""
+STARTS: tuple[StepEnd, ...] = ("b", "w")
 
 
-StepState = Literal["completed", "failed", "retrying", "checkpoint", "sleeping"]
+StepState = Literal["completed", "failed", "retrying", "checkpoint", "sleeping", "waiting"]
 _STATES_BY_END: dict[StepEnd, StepState] = {
     "r": "completed",
     "e": "failed",
     "a": "retrying",
     "c": "checkpoint",
     "b": "sleeping",
+    "w": "waiting",
 }
 
 
@@ -94,8 +97,9 @@ class RecordedStep:
     Args:
         number: its position in the history, in the order in which the steps ended.
         name: its name.
-        state: "completed", "failed", "retrying" (it failed and runs again), "checkpoint" or "sleeping".
-        result: its result, or the value of a checkpoint, as plain data.
+        state: "completed", "failed", "retrying" (it failed and runs again), "checkpoint", "sleeping" or
+            "waiting" (for a signal).
+        result: its result, or the value of a checkpoint or a signal, as plain data.
         error: the error of a failed step.
         started_at: when it started.
         duration: how many seconds it took, with its own retries.
@@ -124,13 +128,18 @@ class History:
         self.records = {record.number: record for record in sorted(records, key=lambda one: one.number)}
         self.last = max(self.records, default=0)
         """The number of the newest record."""
-        self.unplayed = deque(record for record in self.records.values() if record.end not in "ab")
+        self.unplayed = deque(record for record in self.records.values() if record.end not in "abw")
         """The records that this run has not returned yet, in order."""
         self._sizes = dict(sizes or {})
         self.size = sum(self._sizes.values())
         """The size of all records in bytes."""
         self._recorded = {record.key: record for record in self.unplayed}
-        self._started = {record.key: record for record in self.records.values() if record.end == "b"}
+        self._started: dict[StepKey, StepRecord] = {}
+        for record in self.records.values():
+            if record.end in STARTS:
+                self._started[record.key] = record
+            elif record.end == "a":  # it starts anew
+                self._started.pop(record.key, None)
         self._asked: dict[tuple[str, bytes], int] = {}
         self._checkpoints: dict[str, tuple[int, dict[tuple[str, bytes], int]]] = {}
 
@@ -142,7 +151,7 @@ class History:
         return key, self._recorded.get(key)
 
     def started(self, key: StepKey) -> StepRecord | None:
-        """The start of a sleep that has not ended."""
+        """The start of a sleep or a wait that has not ended."""
         return self._started.get(key)
 
     def played(self, record: StepRecord) -> None:
@@ -184,7 +193,7 @@ class History:
 
 def show_record(record: StepRecord, content: bytes) -> RecordedStep:
     """A record for people, with its decoded content."""
-    value, error = decode_untyped(content), None
+    value, error = decode_untyped(content) if record.end not in STARTS else None, None
     if record.end in ("e", "a"):
         value, error = None, value.get("text", "") if isinstance(value, dict) else str(value)
     name = record.name.removeprefix(CHECKPOINT_PREFIX) if record.end == "c" else record.name

@@ -68,7 +68,8 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         history: Earlier runs that failed, the oldest first.
         schedule: The schedule that created it.
         flow: The flow that it belongs to.
-        suspended: "sleeping" for a durable job that has left its worker until its time has come.
+        suspended: Why a durable job has left its worker: "sleeping", or "waiting" for a signal.
+        waits_for: The signals that a durable job waits for.
     """
 
     id: str
@@ -99,6 +100,7 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
     schedule: str | None
     flow: str | None
     suspended: str | None
+    waits_for: tuple[str, ...]
 
 
 def attempt_info(attempt: Attempt) -> AttemptInfo:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from traceback import TracebackException
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
+from qbull.core.record import ExtendedBody
 from qbull.core.retry import Retry
 from qbull.errors import Fail, RetryAfter
 
@@ -50,12 +54,31 @@ class AlreadyDone(BaseException):
 
 
 class Suspended(BaseException):
-    """A durable job sleeps: it leaves the worker until a time of the server's clock, in milliseconds."""
+    """A durable job sleeps or waits: it leaves the worker until a time of the server's clock, or a signal.
 
-    def __init__(self, due_ms: int, *, hold_lane: bool) -> None:
+    Args:
+        due_ms: the time, in milliseconds.
+        hold_lane: jobs of the same key wait with it.
+        waits_for: the signals that it waits for.
+        seen: the number of the newest signal that it knows. If there is a newer one, it stays awake.
+    """
+
+    def __init__(self, due_ms: int, *, hold_lane: bool, waits_for: Sequence[str] = (), seen: int = 0) -> None:
         super().__init__(f"the job sleeps until {due_ms}")
         self.due_ms = due_ms
         self.hold_lane = hold_lane
+        self.waits_for = list(waits_for)
+        self.seen = seen
+
+    def body(self, body: ExtendedBody) -> ExtendedBody:
+        """The body of the suspended job. It has started, so it does not expire any more."""
+        reason, woken_ms = ("waiting", 0) if self.waits_for else ("sleeping", self.due_ms)
+        return replace(body, suspended=reason, woken_ms=woken_ms, waits_for=self.waits_for, expires=None)
+
+    @property
+    def until(self) -> str:
+        """Its end, as lua/settle.lua takes it."""
+        return f"{self.due_ms} {self.seen}" if self.waits_for else str(self.due_ms)
 
 
 class Undeliverable(Exception):

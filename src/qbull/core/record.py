@@ -15,8 +15,8 @@ A record is a short header, which the Lua scripts read, and a body. `RECORD_HEAD
     byte 11     length of the lane's digest: 0, 8, or 9 if jobs of the lane run one at a time (core/route.py)
     byte 12-…   the lane's digest, then the body
 
-The Lua scripts get the same numbers from core/record_layout.py. They read only the payload and the expiry of
-a body. A finished job keeps its record and has an Ending behind it.
+The Lua scripts get the same numbers from core/record_layout.py. They read only the payload, the expiry and
+the awaited signals of a body. A finished job keeps its record and has an Ending behind it.
 
 During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or
 an ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
@@ -127,9 +127,11 @@ class ExtendedBody(Body, array_like=True):
     bound_to: str = ""
     """The unique name that its payload is signed or encrypted for, instead of its id."""
     suspended: str = ""
-    """Why a durable job has left its worker: "sleeping". Only true of a delayed job."""
+    """Why a durable job has left its worker: "sleeping" or "waiting". Only true of a delayed job."""
     woken_ms: int = 0
     """The end of the sleep for which it has left its worker the last time, in milliseconds."""
+    waits_for: list[str] = []
+    """The signals that it waits for. Only true of a delayed job."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
@@ -225,7 +227,7 @@ def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: b
     body.history = [*body.history, ended][-MAX_HISTORY_ATTEMPTS:]
     body.attempt = 1
     body.expires = None
-    body.suspended = ""
+    body.suspended, body.waits_for = "", []
     if payload is not None:
         body.payload = payload
     created = (

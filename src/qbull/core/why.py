@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from qbull.core.flow import Dependency
+from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime
 from qbull.errors import job_not_found
 
 ReasonCode: TypeAlias = Literal[
     "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task", "due",
-    "retry", "put-off", "sleeping", "behind", "halted", "flow", "parked", "rate", "limit", "busy", "line",
-    "next",
+    "retry", "put-off", "sleeping", "signal", "behind", "halted", "flow", "parked", "rate", "limit", "busy",
+    "line", "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -213,6 +213,8 @@ def _delay_reasons(facts: JobFacts) -> Reason:
     if facts.awaits:
         return _flow_reasons(facts.awaits)
     until, body = to_datetime(facts.due_ms), facts.body
+    if body.waits_for:
+        return _signal_reasons(facts)
     if body.suspended:
         return Reason("sleeping", f"it sleeps until {_clock(until)}", until=until)
     if body.attempt > 1:
@@ -225,6 +227,15 @@ def _delay_reasons(facts: JobFacts) -> Reason:
         values = _known(key=body.key, rate=str(facts.lane_rate))
         return Reason("put-off", text, until=until, values=values)
     return Reason("due", f"it is delayed until {_clock(until)}", until=until)
+
+
+def _signal_reasons(facts: JobFacts) -> Reason:
+    names = " or ".join(f'"{name}"' for name in facts.body.waits_for)
+    if facts.due_ms >= NEVER_DUE_MS:
+        return Reason("signal", f"it waits for the signal {names}", values=_known(signal=names))
+    until = to_datetime(facts.due_ms)
+    text = f"it waits for the signal {names}, until {_clock(until)}"
+    return Reason("signal", text, until=until, values=_known(signal=names))
 
 
 def _flow_reasons(awaits: tuple[Dependency, ...]) -> Reason:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
+from qbull.core.durability import Durability
+from qbull.core.signals import NewSignal
 from qbull.errors import ConfigError
 from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter
 from qbull.store.completions import ResultListener
@@ -16,6 +18,7 @@ from qbull.store.read.inspect import StoredJob
 from qbull.store.store import Store
 from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.signals import send_signal
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import Outbox
@@ -58,6 +61,17 @@ class Client:
             if word == "moving":
                 await asyncio.sleep(MOVING_JOB_POLL_SECONDS)
         return word
+
+    async def signal(
+        self, settings: QueueSettings, id: str, signal: NewSignal, token: str, durability: Durability | None
+    ) -> str:
+        """Send a signal to a job; the answer of the verb."""
+        confirmed = self.store.confirmed(durability) if durability is not None else None
+
+        async def send(partition: Partition) -> str:
+            return await send_signal(partition, confirmed, token, id, signal)
+
+        return await self.on_job(settings, id, send)
 
     def outbox(self, database: str | None) -> Outbox:
         """The writer of outbox rows for calls without a transaction of their own."""

@@ -22,7 +22,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       bands               set      the priority levels other than 5 and 0 that have been used
       job:<id>            hash     data of a job outside its record: progress, a mark while it runs alone, its
                                    dependencies in a flow (lua/lib/flow.lua), the recorded steps of a durable
-                                   job (core/durable.py); deleted with the job
+                                   job (core/durable.py) and the signals that wait for it
+                                   (lua/lib/signals.lua); deleted with the job
       log:<id>            list     the newest log lines of the job; deleted with the job
       cancelling          hash     job id → position and ending, for jobs that a worker has and must stop
       extras              set      the jobs that have any of these three

@@ -12,6 +12,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.core.record import body_of, repack, split_ending
+from qbull.core.signals import NewSignal
 from qbull.core.unique import UniqueWindow
 from qbull.errors import QbullError, ResultTimeout
 from qbull.produce.client import Client
@@ -51,6 +52,16 @@ class InlineClient(Client):
         if (settings.name, id) not in self._inline.kept:
             return "unknown"
         return await verb(_InlineJobs(self._inline, settings.name))  # type: ignore[arg-type]
+
+    async def signal(
+        self, settings: QueueSettings, id: str, signal: NewSignal, token: str, durability: Durability | None
+    ) -> str:
+        kept = self._inline.kept.get((settings.name, id))
+        if kept is None:
+            return "unknown"
+        word = kept.signal(signal)
+        await self._inline._launch(kept)
+        return word
 
     async def close(self) -> None:
         """Only a connection to an outbox may be open."""

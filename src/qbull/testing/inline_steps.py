@@ -11,10 +11,12 @@ from qbull.codecs.context import ValueContext
 from qbull.core.durable import STEP_FIELD, read_history
 from qbull.core.outcome import Suspended
 from qbull.core.record import body_of
+from qbull.core.signals import read_signals
+from qbull.store.verbs.signals import PendingSignals
 from qbull.testing.memory_job import InlineJob
 from qbull.worker.current import RunningJob
 from qbull.worker.durable import DurableRun
-from qbull.worker.durable_services import step_context
+from qbull.worker.durable_services import signal_context, step_context
 from qbull.worker.step_calls import StepRunner
 
 A = TypeVar("A")
@@ -44,11 +46,23 @@ class InlineSteps:
         fields = {b"%s%d" % (STEP_FIELD, number): stored for number, stored in self._kept.steps.items()}
         return DurableRun(job, read_history(fields), self)
 
-    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+    async def write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
+    ) -> bool:
+        self._kept.signals.pop(taken, None)
         for number in range(first, last + 1):
             self._kept.steps.pop(number, None)
         self._kept.steps.update(records)
         return True
+
+    async def signals(self) -> PendingSignals:
+        kept = self._kept
+        return PendingSignals(self._now_ms, len(kept.signaled), read_signals(kept.signals))
+
+    def open_signal(self, name: str, content: bytes) -> bytes:
+        kept = self._kept
+        context = signal_context(kept.queue, kept.id, body_of(kept.record).task, name)
+        return self._app._codecs.open(context, content)
 
     def protect(self, number: int, content: bytes) -> bytes:
         return self._app._codecs.protect(self._context(number), content)

@@ -19,6 +19,7 @@ from qbull.core.record import (
     to_datetime,
 )
 from qbull.core.retry import Retry
+from qbull.core.signals import MAX_SIGNALS, NewSignal
 from qbull.middleware import Settled
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.progress import LogLine
@@ -42,6 +43,10 @@ class InlineJob:
         self.lines: list[LogLine] = []
         self.steps: dict[int, bytes] = {}
         """The records of its steps, if its task is durable."""
+        self.signals: dict[int, bytes] = {}
+        """The signals that its task has not taken."""
+        self.signaled: list[str] = []
+        """The digests of all signals that were sent."""
         self.durable: StepRunner | None = None
 
     def wait(self, when: int | str, now_ms: int) -> None:
@@ -58,11 +63,24 @@ class InlineJob:
         if self.durable is None or self.durable.suspended is None:
             return False
         self.durable.close()
-        body, due_ms = body_of(self.record), self.durable.suspended.due_ms
-        body.suspended, body.woken_ms, body.expires = "sleeping", due_ms, None
-        self.record = repack(self.record, body)
-        self.due_ms, self.state = due_ms, "delayed"
+        suspended = self.durable.suspended
+        self.record = repack(self.record, suspended.body(body_of(self.record)))
+        self.due_ms, self.state = suspended.due_ms, "delayed"
         return True
+
+    def signal(self, signal: NewSignal) -> str:
+        """Keep a signal. The job is runnable if it waits for it."""
+        if signal.digest in self.signaled:
+            return "sent"
+        if self.ending is not None:
+            return self.state
+        if len(self.signals) >= MAX_SIGNALS:
+            return "full"
+        self.signaled.append(signal.digest)
+        self.signals[len(self.signaled)] = signal.stored
+        if self.state == "delayed" and signal.name in body_of(self.record).waits_for:
+            self.state = "waiting"
+        return "sent"
 
     def promote(self, now_ms: int) -> None:
         """Make the job runnable, or cancel it if it has expired."""

@@ -32,12 +32,23 @@ from qbull.core.durable import (
     make_error,
 )
 from qbull.core.outcome import Suspended, Undeliverable, describe
-from qbull.errors import ArgumentsError, Fail, PayloadError, QbullError, RetryAfter, TakenOver, TooLarge
+from qbull.core.signals import WAIT_PREFIX, SignalWait
+from qbull.errors import (
+    ArgumentsError,
+    Fail,
+    PayloadError,
+    QbullError,
+    RetryAfter,
+    SignalMismatch,
+    TakenOver,
+    TooLarge,
+)
 from qbull.worker.current import RunningJob, entry_ms
 from qbull.worker.durable_services import DurableServices
 from qbull.worker.replay import Replay
-from qbull.worker.step_calls import StepCall, WakeTime
-from qbull.worker.step_function import StepFunction, function_of
+from qbull.worker.signals import SIGNAL_POLL_SECONDS, SignalInbox
+from qbull.worker.step_calls import StepCall, StepTry, WakeTime
+from qbull.worker.step_function import StepFunction, function_of, refuse_timeout, tries_again, try_step
 from qbull.worker.suspension import Sleep, Suspension
 
 A = TypeVar("A")
@@ -60,6 +71,7 @@ class DurableRun:
         self._services = services
         self._replay = Replay(job.body.task, history)
         self._suspension = Suspension(self._replay, services.suspend)
+        self._signals = SignalInbox(services)
         self._fatal: PayloadError | None = None
         self._is_over = False
         self._main = _current_task()
@@ -73,31 +85,31 @@ class DurableRun:
         """Run a step, or return its recorded result."""
         function = function_of(call)
         if not function.is_async:
-            _refuse_timeout(call, function)
+            refuse_timeout(call, function)
         name, asker = call.options.name or function.name, asyncio.current_task()
         key, record = await self._begin(name, digest_arguments(call.args, call.kwargs), asker)
         try:
             if record is not None:
                 return self._outcome(record, function.decode, asker)
-            started, tries = time.time(), 0
+            tried = StepTry(time.time())
             inside = _inside_step.set(True)
             try:
                 while True:
-                    tries += 1
+                    tried.count += 1
                     try:
-                        value = await self._try(call, function, name)
+                        value = await try_step(call, function, self._services.run_plain)
                         break
                     except Exception as error:
-                        if not _tries_again(error, call, tries):
+                        if not tries_again(error, call, tried.count):
                             raise
-                    await asyncio.sleep(call.options.retry.wait_before(tries + 1))
+                    await asyncio.sleep(call.options.retry.wait_before(tried.count + 1))
             except RetryAfter:
                 raise
             except Exception as error:
-                await self._failed(key, error, started, tries, asker)
+                await self._failed(key, error, tried, asker)
             finally:
                 _inside_step.reset(inside)
-            return await self._completed(key, function, value, started, tries)
+            return await self._completed(key, function, value, tried)
         finally:
             self._returned()
 
@@ -108,32 +120,32 @@ class DurableRun:
             raise ArgumentsError(
                 f"step_sync({function.name}): it is a coroutine function; make the task async and use step()"
             )
-        _refuse_timeout(call, function)
+        refuse_timeout(call, function)
         name = call.options.name or function.name
         wait_for = self._services.wait_for
         key, record = wait_for(self._begin(name, digest_arguments(call.args, call.kwargs), None))
         try:
             if record is not None:
                 return self._outcome(record, function.decode, None)
-            started, tries = time.time(), 0
+            tried = StepTry(time.time())
             inside = _inside_step.set(True)
             try:
                 while True:
-                    tries += 1
+                    tried.count += 1
                     try:
                         value = call.function(*call.args, **call.kwargs)
                         break
                     except Exception as error:
-                        if not _tries_again(error, call, tries):
+                        if not tries_again(error, call, tried.count):
                             raise
-                    time.sleep(call.options.retry.wait_before(tries + 1))
+                    time.sleep(call.options.retry.wait_before(tried.count + 1))
             except RetryAfter:
                 raise
             except Exception as error:
-                wait_for(self._failed(key, error, started, tries, None))
+                wait_for(self._failed(key, error, tried, None))
             finally:
                 _inside_step.reset(inside)
-            return wait_for(self._completed(key, function, value, started, tries))
+            return wait_for(self._completed(key, function, value, tried))
         finally:
             self._services.on_loop(self._returned)
 
@@ -146,18 +158,49 @@ class DurableRun:
             begun = self._history.started(key)
             if begun is None:
                 due_ms = wake.due_ms(await self._services.now_ms())
-                begun = await self._put(key, "b", b"%d" % due_ms, time.time(), 1)
+                begun = await self._put(key, "b", b"%d" % due_ms, StepTry(time.time(), 1))
             due_ms = int(self._content(begun))
             # A job that has left its worker for this sleep was woken: by the clock, or by promote().
             if due_ms != self._job.body.woken_ms and due_ms > entry_ms(self._job.place):
                 left_ms = due_ms - await self._services.now_ms()
                 await self._suspension.sleep(Sleep(due_ms, wake.hold_lane), left_ms / 1000)
-            await self._record(key, "r", b"null", begun.started_ms / 1000, 1)
+            await self._record(key, "r", b"null", StepTry(begun.started_ms / 1000, 1))
         finally:
             self._returned()
 
     def sleep_sync(self, wake: WakeTime) -> None:
         self._services.wait_for(self.sleep(wake))
+
+    async def wait_for(self, wait: SignalWait) -> Any:
+        """Take the oldest signal with a name. If there is none, leave the worker until one comes."""
+        asker = _current_task()
+        key, record = await self._begin(WAIT_PREFIX + wait.name, b"", asker)
+        try:
+            if record is not None:
+                return self._outcome(record, wait.decode, asker)
+            begun = self._history.started(key)
+            tried = StepTry(begun.started_ms / 1000 if begun is not None else time.time(), 1)
+            while (content := await self._signals.take(wait.name, tried)) is None:
+                if begun is None:
+                    due_ms = wait.due_ms(self._signals.now_ms)
+                    begun = await self._put(key, "w", b"%d" % due_ms, tried)
+                due_ms = int(self._content(begun))
+                left = (due_ms - self._signals.now_ms) / 1000
+                if left <= 0:
+                    await self._failed(key, wait.too_late(), tried, asker)
+                sleep = Sleep(due_ms, wait.hold_lane, wait.name, tried.seen)
+                await self._suspension.sleep(sleep, min(left, SIGNAL_POLL_SECONDS))
+            try:
+                value = wait.decode(content)
+            except SignalMismatch as error:
+                await self._failed(key, error, tried, asker)
+            await self._record(key, "r", content, tried)
+            return value
+        finally:
+            self._returned()
+
+    def wait_for_sync(self, wait: SignalWait) -> Any:
+        return self._services.wait_for(self.wait_for(wait))
 
     async def checkpoint(self, name: str, value: Any) -> Any:
         """The last value of a checkpoint, at its first call; then keep the value."""
@@ -168,7 +211,8 @@ class DurableRun:
         key, record = await self._begin(name, b"", asyncio.current_task())
         try:
             if record is None:
-                record = await self._record(key, "c", self._encode_value(name, value), time.time(), 1)
+                tried = StepTry(time.time(), 1)
+                record = await self._record(key, "c", self._encode_value(name, value), tried)
         finally:
             self._returned()
         self._history.open_checkpoint(name, record.number)
@@ -179,7 +223,7 @@ class DurableRun:
 
     @property
     def suspended(self) -> Suspended | None:
-        """Set when the run has to end because it sleeps."""
+        """Set when the run has to end because it sleeps or waits."""
         return self._suspension.suspended
 
     def ended(self) -> None:
@@ -255,61 +299,39 @@ class DurableRun:
         if self.suspended is not None:
             raise self.suspended
 
-    async def _try(self, call: StepCall, function: StepFunction, name: str) -> Any:
-        timeout = call.options.timeout
-        if not function.is_async:
-            return await self._services.run_plain(lambda: call.function(*call.args, **call.kwargs))
-        if timeout is None:
-            return await call.function(*call.args, **call.kwargs)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                return await call.function(*call.args, **call.kwargs)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TimeoutError(f'step "{name}" ran longer than its timeout of {timeout:g} s') from error
-
-    async def _completed(
-        self, key: StepKey, function: StepFunction, value: Any, started: float, tries: int
-    ) -> Any:
+    async def _completed(self, key: StepKey, function: StepFunction, value: Any, tried: StepTry) -> Any:
         try:
             encoded, value = function.round_trip(value, MAX_HISTORY_BYTES)
         except PayloadError as error:
             self._fatal = PayloadError(f'step "{key.name}": {error}')
             raise self._fatal from None
-        await self._record(key, "r", encoded, started, tries)
+        await self._record(key, "r", encoded, tried)
         return value
 
-    async def _failed(
-        self, key: StepKey, error: Exception, started: float, tries: int, asker: object
-    ) -> NoReturn:
+    async def _failed(self, key: StepKey, error: Exception, tried: StepTry, asker: object) -> NoReturn:
         encoded, shown = encode_error(key.name, error)
-        record = await self._record(key, "e", encoded, started, tries)
+        record = await self._record(key, "e", encoded, tried)
         self._raised.append((shown, record, asker, self._asks))
         raise shown
 
-    async def _record(
-        self, key: StepKey, end: StepEnd, content: bytes, started: float, tries: int
-    ) -> StepRecord:
+    async def _record(self, key: StepKey, end: StepEnd, content: bytes, tried: StepTry) -> StepRecord:
         """Write a record, and wait until it may be returned."""
-        record = await self._put(key, end, content, started, tries)
+        record = await self._put(key, end, content, tried)
         self._history.unplayed.append(record)
         await self._replay.turn(key.name, record)
         return record
 
-    async def _put(
-        self, key: StepKey, end: StepEnd, content: bytes, started: float, tries: int
-    ) -> StepRecord:
-        """Write a record."""
+    async def _put(self, key: StepKey, end: StepEnd, content: bytes, tried: StepTry) -> StepRecord:
+        """Write a record, and take the signal whose value it has."""
         number = self._history.last + 1
         self._history.last = number
         content = self._services.protect(number, content)
-        duration_ms = round((time.time() - started) * 1000, 3)
-        record = StepRecord(number, *key, end, content, int(started * 1000), duration_ms, tries)
+        started_ms, duration_ms = tried.times_ms()
+        record = StepRecord(number, *key, end, content, started_ms, duration_ms, tried.count)
         encoded = encode_record(record)
         if self._history.size + len(encoded) > MAX_HISTORY_BYTES:
             raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
-        await self._write([(number, encoded)], 1, 0)
+        await self._write([(number, encoded)], 1, 0, tried.signal)
         self._history.put(record, len(encoded))
         return record
 
@@ -328,8 +350,12 @@ class DurableRun:
         self._history.put(record, len(stored))
         return decode_result(encoded, type(value))
 
-    async def _write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> None:
-        if not await self._services.write(records, first, last):
+    async def _write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, signal: int = 0
+    ) -> None:
+        write = self._services.write(records, first, last, signal)
+        # A task that no longer waits for a signal must not leave it half taken.
+        if not await (asyncio.shield(write) if signal else write):
             raise TakenOver(
                 f'queue "{self._job.queue}": job {self._job.id.decode()} was given to another worker; '
                 "the steps of this run are no longer recorded"
@@ -363,18 +389,6 @@ class DurableRun:
 
 def _current_task() -> object:
     return asyncio.current_task() if asyncio._get_running_loop() is not None else None
-
-
-def _tries_again(error: Exception, call: StepCall, tries: int) -> bool:
-    return not isinstance(error, Fail | RetryAfter) and tries < call.options.retry.attempts
-
-
-def _refuse_timeout(call: StepCall, function: StepFunction) -> None:
-    if call.options.timeout is not None:
-        raise ArgumentsError(
-            f'step "{call.options.name or function.name}": timeout is for coroutine functions, because '
-            "nothing can interrupt a plain one; give the function a timeout of its own"
-        )
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from qbull.codecs.context import ValueContext
 from qbull.core.outcome import Suspended
+from qbull.store.verbs.signals import PendingSignals
 
 A = TypeVar("A")
 
@@ -14,8 +15,19 @@ A = TypeVar("A")
 class DurableServices(Protocol):
     """The surroundings of a durable run: a worker, or a test without one."""
 
-    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
-        """Write records, and delete those from `first` to `last`. False if the job is another worker's."""
+    async def write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
+    ) -> bool:
+        """Write records, and delete those from `first` to `last`, and the signal with the number `taken`.
+
+        Returns False if the job is another worker's.
+        """
+
+    async def signals(self) -> PendingSignals:
+        """The signals that the task has not taken."""
+
+    def open_signal(self, name: str, content: bytes) -> bytes:
+        """Undo the codecs of the app for the value of a signal."""
 
     def protect(self, number: int, content: bytes) -> bytes:
         """Apply the codecs of the app to the record with this number."""
@@ -27,7 +39,7 @@ class DurableServices(Protocol):
         """The server's clock."""
 
     def suspend(self, suspended: Suspended) -> bool:
-        """End the run because it sleeps. False if the task has to raise."""
+        """End the run because it sleeps or waits. False if the task has to raise."""
 
     def is_interrupted(self) -> bool:
         """Whether the run was stopped for another reason than that somebody has cancelled the job."""
@@ -40,6 +52,11 @@ class DurableServices(Protocol):
 
     def wait_for(self, steps: Coroutine[Any, Any, A]) -> A:
         """Run a coroutine of this module for a plain task, from the thread of the task."""
+
+
+def signal_context(queue: str, id: str, task: str, name: str) -> ValueContext:
+    """Binds a signal to its job and its name."""
+    return ValueContext("signal", queue, task, id, name.encode("utf-8", "surrogatepass"))
 
 
 def step_context(queue: str, id: str, task: str, number: int) -> ValueContext:

@@ -24,10 +24,11 @@ from qbull.store.delivery import DeliveredJob
 from qbull.store.read.inspect import server_time
 from qbull.store.verbs.history import MAX_HISTORY_WRITES, HistoryWrite, read_job_data, write_history
 from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.signals import PendingSignals, read_pending_signals
 from qbull.worker.assignment import Assignment
 from qbull.worker.current import RunningJob
 from qbull.worker.durable import DurableRun
-from qbull.worker.durable_services import step_context
+from qbull.worker.durable_services import signal_context, step_context
 from qbull.worker.slot import Slot
 from qbull.worker.step_calls import StepRunner
 from qbull.worker.wiring import WorkerWiring
@@ -86,6 +87,10 @@ class HistoryKeeper:
         """The server's clock."""
         return int(await self._outage.retry_until_up(partial(server_time, partition)) * 1000)
 
+    async def signals(self, partition: Partition, id: bytes) -> PendingSignals:
+        """The signals that wait for a job."""
+        return await self._outage.retry_until_up(partial(read_pending_signals, partition, id))
+
     async def write(self, partition: Partition, write: HistoryWrite) -> bool:
         """Write records of a job. Returns False if the job belongs to another worker by now."""
         batcher = self._batchers.get(partition.number)
@@ -131,10 +136,23 @@ class _JobServices:
         self._slot = slot
         self._loop = asyncio.get_running_loop()
 
-    async def write(self, records: Sequence[tuple[int, bytes]], first: int, last: int) -> bool:
+    async def write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
+    ) -> bool:
         delivered = self._delivered
-        write = HistoryWrite(delivered.id, delivered.position, records, first, last)
+        write = HistoryWrite(delivered.id, delivered.position, records, first, last, taken)
         return await self._keeper.write(delivered.delivery.partition, write)
+
+    async def signals(self) -> PendingSignals:
+        delivered = self._delivered
+        return await self._keeper.signals(delivered.delivery.partition, delivered.id)
+
+    def open_signal(self, name: str, content: bytes) -> bytes:
+        codecs, job = self._keeper.codecs, self._job
+        if not codecs.used and not is_wrapped(content):
+            return content
+        id = job.id.decode("utf-8", "surrogateescape")
+        return codecs.open(signal_context(job.queue, id, job.body.task, name), content)
 
     def protect(self, number: int, content: bytes) -> bytes:
         codecs = self._keeper.codecs

@@ -179,15 +179,13 @@ class OutcomeRecorder:
     def suspended(
         self, delivered: DeliveredJob, job: RunningJob, suspended: Suspended, started: float
     ) -> bool:
-        """Let a durable job sleep. This uses up no attempt."""
+        """Let a durable job sleep or wait. This uses up no attempt."""
         delivery, ended = delivered.delivery, time.perf_counter()
         self.histograms.ended(job.body.task, started, ended, entry_ms(delivery.position))
         log_end(job, "suspended", ended - started)
-        body = msgspec.structs.replace(
-            job.body, suspended="sleeping", woken_ms=suspended.due_ms, expires=None
-        )
-        record, settler = repack(delivered.record, body), self._settlers[delivery.partition.number]
-        return settler.suspend(delivered, record, suspended.due_ms, hold_lane=suspended.hold_lane)
+        record = repack(delivered.record, suspended.body(job.body))
+        settler = self._settlers[delivery.partition.number]
+        return settler.suspend(delivered, record, suspended.until, hold_lane=suspended.hold_lane)
 
     def _settled(
         self,
@@ -217,7 +215,9 @@ class OutcomeRecorder:
         attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
         history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
         # A function that runs on after its timeout still reads its own body.
-        return msgspec.structs.replace(body, attempt=body.attempt + 1, history=history, suspended="")
+        return msgspec.structs.replace(
+            body, attempt=body.attempt + 1, history=history, suspended="", waits_for=[]
+        )
 
 
 def _stacktrace_of(error: Exception) -> str | None:

@@ -120,11 +120,11 @@ class Settler:
         batch.ended.append(delivered.delivery)
         return True
 
-    def suspend(self, delivered: DeliveredJob, record: bytes, due_ms: int, *, hold_lane: bool) -> bool:
-        """Let a durable job sleep until a time of the server's clock, with this record."""
+    def suspend(self, delivered: DeliveredJob, record: bytes, until: str, *, hold_lane: bool) -> bool:
+        """Let a durable job sleep or wait (`Suspended.until`), with this record."""
         position = delivered.position
         batch = self._batch()
-        batch.outcomes.suspend(position, delivered.id, record, due_ms, hold_lane=hold_lane)
+        batch.outcomes.suspend(position, delivered.id, record, until, hold_lane=hold_lane)
         # The rest of a train waits with it, unless it may pass.
         if hold_lane or position.last:
             batch.ended.append(delivered.delivery)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from qbull.core.outcome import Suspended
 from qbull.core.retry import Retry
+from qbull.core.signals import SignalWait, check_signal_name
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError, QbullError
 
 P = ParamSpec("P")
@@ -46,9 +48,28 @@ class StepRunner(Protocol):
     def checkpoint_sync(self, name: str, value: Any) -> Any: ...
     async def sleep(self, wake: WakeTime) -> None: ...
     def sleep_sync(self, wake: WakeTime) -> None: ...
+    async def wait_for(self, wait: SignalWait) -> Any: ...
+    def wait_for_sync(self, wait: SignalWait) -> Any: ...
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
     def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class StepTry:
+    """A step that runs: when it started, and how often it was tried.
+
+    If it waits for a signal: the one that it has taken, or 0, and the newest one that it has seen.
+    """
+
+    started: float
+    count: int = 0
+    signal: int = 0
+    seen: int = 0
+
+    def times_ms(self) -> tuple[int, float]:
+        """When it started, and for how long it has run."""
+        return int(self.started * 1000), round((time.time() - self.started) * 1000, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +227,62 @@ class DurableCalls(StepCalls):
         _refuse_loop("sleep")
         self._steps.sleep_sync(_wake_time(seconds, minutes, hours, until, hold_lane))
 
+    @overload
+    async def wait_for(
+        self, name: str, *, type: type[T], timeout: float | None = None, hold_lane: bool = True
+    ) -> T: ...
+    @overload
+    async def wait_for(
+        self, name: str, *, type: Any = Any, timeout: float | None = None, hold_lane: bool = True
+    ) -> Any: ...
+    async def wait_for(
+        self,
+        name: str,
+        *,
+        type: Any = Any,  # noqa: A002 - the public name
+        timeout: float | None = None,
+        hold_lane: bool = True,
+    ) -> Any:
+        """Wait for a signal without a worker, and return its value. `handle.signal(name, value)` sends it.
+
+        A signal that came before is there at once. Several with the same name come in the order of sending.
+
+        Args:
+            name: the name of the signal.
+            type: the type of its value; SignalMismatch is raised if it does not fit.
+            timeout: seconds after which SignalTimeout is raised; None to wait for ever.
+            hold_lane: in an ordered lane, the jobs behind it wait. If False, they pass, and the job joins the
+                end of its lane when the signal comes.
+        """
+        return await self._steps.wait_for(_signal_wait(name, type, timeout, hold_lane))
+
+    @overload
+    def wait_for_sync(
+        self, name: str, *, type: type[T], timeout: float | None = None, hold_lane: bool = True
+    ) -> T: ...
+    @overload
+    def wait_for_sync(
+        self, name: str, *, type: Any = Any, timeout: float | None = None, hold_lane: bool = True
+    ) -> Any: ...
+    def wait_for_sync(
+        self,
+        name: str,
+        *,
+        type: Any = Any,  # noqa: A002 - the public name
+        timeout: float | None = None,
+        hold_lane: bool = True,
+    ) -> Any:
+        """`wait_for` for plain tasks.
+
+        Args:
+            name: the name of the signal.
+            type: the type of its value.
+            timeout: seconds after which SignalTimeout is raised; None to wait for ever.
+            hold_lane: in an ordered lane, the jobs behind it wait.
+        """
+        _refuse_loop("wait_for")
+        return self._steps.wait_for_sync(_signal_wait(name, type, timeout, hold_lane))
+
     async def checkpoint(self, value: T, *, name: str = "") -> T:
         """Keep a value for the next run, for example the position in a loop.
 
@@ -245,6 +322,13 @@ def _wake_time(
     if until.tzinfo is None:
         raise ArgumentsError(f"sleep(until={until}): it has no time zone; give one, such as timezone.utc")
     return WakeTime(0.0, until, hold_lane)
+
+
+def _signal_wait(name: str, kind: Any, timeout: float | None, hold_lane: bool) -> SignalWait:
+    check_signal_name(name)
+    if timeout is not None and not 0 <= timeout <= MAX_DELAY_SECONDS:
+        raise ArgumentsError(f"wait_for(timeout={timeout}): give 0 to {MAX_DELAY_SECONDS:,} seconds, or None")
+    return SignalWait(name, kind, timeout, hold_lane)
 
 
 def runner_of(task: str, runner: StepRunner | None) -> StepRunner:

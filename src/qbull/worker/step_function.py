@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
 
 from qbull.core.codec import decode_result, encode_result
-from qbull.errors import ArgumentsError
+from qbull.errors import ArgumentsError, Fail, RetryAfter
 from qbull.worker.step_calls import StepCall
 
 _PLAIN_RESULTS = (type(None), bool, int, str, float)
@@ -64,3 +65,36 @@ def _describe(function: Callable[..., Any]) -> StepFunction:
     method = getattr(type(function), "__call__", None)  # noqa: B004 - of an object that is called
     is_async = any(map(inspect.iscoroutinefunction, (function, plain, method)))
     return StepFunction(str(getattr(function, "__name__", "")), is_async, result_type)
+
+
+def tries_again(error: Exception, call: StepCall, tries: int) -> bool:
+    """Whether a step whose function has raised is tried once more."""
+    return not isinstance(error, Fail | RetryAfter) and tries < call.options.retry.attempts
+
+
+def refuse_timeout(call: StepCall, function: StepFunction) -> None:
+    """Refuse the timeout of a step whose function is a plain one."""
+    if call.options.timeout is not None:
+        raise ArgumentsError(
+            f'step "{call.options.name or function.name}": timeout is for coroutine functions, because '
+            "nothing can interrupt a plain one; give the function a timeout of its own"
+        )
+
+
+async def try_step(
+    call: StepCall, function: StepFunction, run_plain: Callable[[Callable[[], Any]], Awaitable[Any]]
+) -> Any:
+    """Call the function of a step once; a plain one in a thread."""
+    timeout = call.options.timeout
+    if not function.is_async:
+        return await run_plain(lambda: call.function(*call.args, **call.kwargs))
+    if timeout is None:
+        return await call.function(*call.args, **call.kwargs)
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            return await call.function(*call.args, **call.kwargs)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        name = call.options.name or function.name
+        raise TimeoutError(f'step "{name}" ran longer than its timeout of {timeout:g} s') from error

@@ -1,7 +1,8 @@
-"""Suspension: a durable run leaves its worker when all that it waits for are sleeps.
+"""Suspension: a durable run leaves its worker when all that it waits for are sleeps and signals.
 
 While other steps of the run are under way, a sleep waits in memory. When the last of them has returned and
-the code asks for nothing else, the run is suspended until the first of its sleeps is over.
+the code asks for nothing else, the run is suspended until the first of its sleeps is over, or a signal comes
+that it waits for.
 """
 
 from __future__ import annotations
@@ -15,10 +16,15 @@ from qbull.worker.replay import TURNS_PER_RESULT, Replay
 
 
 class Sleep(NamedTuple):
-    """A sleep of the run: its end in milliseconds of the server's clock, and whether it holds the lane."""
+    """A sleep of the run: its end in milliseconds of the server's clock, and whether it holds the lane.
+
+    If it waits for a signal, `signal` is its name, and `seen` is the newest signal that this wait knows.
+    """
 
     due_ms: int
     hold_lane: bool
+    signal: str | None = None
+    seen: int = 0
 
 
 class Suspension:
@@ -66,9 +72,11 @@ class Suspension:
         waiting = [over for over in self._sleeping if not over.done()]
         if not waiting or len(waiting) < self._replay.outstanding:
             return
-        due_ms = min(self._sleeping[over].due_ms for over in waiting)
-        hold_lane = any(self._sleeping[over].hold_lane for over in waiting)
-        self.suspended = Suspended(due_ms, hold_lane=hold_lane)
+        sleeps = [self._sleeping[over] for over in waiting]
+        due_ms, hold_lane = min(one.due_ms for one in sleeps), any(one.hold_lane for one in sleeps)
+        names = sorted({one.signal for one in sleeps if one.signal is not None})
+        seen = min((one.seen for one in sleeps if one.signal is not None), default=0)
+        self.suspended = Suspended(due_ms, hold_lane=hold_lane, waits_for=names, seen=seen)
         if not self._suspend(self.suspended):
             for over in waiting:
                 over.set_exception(self.suspended)

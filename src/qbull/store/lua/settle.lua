@@ -3,7 +3,7 @@
 -- KEYS  base
 -- NAMES delayed cancelling
 -- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery
--- USES  dropped_entries extras stats finish cancel_mark parking
+-- USES  dropped_entries extras stats finish cancel_mark parking signals
 -- FLAGS allow-oom
 -- ARGV  limit:int ordered:int halt:int completed:int completed_ms:int failed:int failed_ms:int
 -- ARGV  singles:int members:int  …
@@ -16,8 +16,8 @@
 --       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
 --         with its ending as detail, or "delay" (another attempt) or "later" (the same one) with
 --         milliseconds, or "sleep" or "pass" (the same one, and others of its lane may pass) with its due
---         time, or "park" with what it needs of a worker (lib/parking.lua); lane and state are '' for a job
---         that was alone in its entry
+--         time and, if it waits for signals, the newest one that it knows, or "park" with what it needs of
+--         a worker (lib/parking.lua); lane and state are '' for a job that was alone in its entry
 --       place is <band><entry>
 -- GIVES the ids whose outcomes were refused
 local stale = {}
@@ -52,6 +52,13 @@ end
 local function gives_up_slot(lane, word, record, detail)
   if ordered == 1 or #lane == SINGLE_LANE_BYTES or has_flag(record, KEEPS_LANE_FLAG) then return false end
   return word == 'park' or (word == 'delay' and tonumber(detail) > 0)
+end
+
+-- A signal may have come while the job was about to leave its worker: then it stays awake.
+local function end_of_sleep(id, detail)
+  local due, seen = string.match(detail, '^(%d+) ?(%d*)$')
+  if seen ~= '' and last_signal(id) > tonumber(seen) then return now_ms end
+  return tonumber(due)
 end
 
 do -- read all lanes and trains at once
@@ -189,7 +196,7 @@ for i = others_at, #ARGV, 8 do
     elseif sleeps then
       redis.call('ZREM', base .. 'expiring', id) -- it has started once
       report('d', id, record, REPORT_ALL_FLAG)
-      watch(delayed, id, tonumber(detail))
+      watch(delayed, id, end_of_sleep(id, detail))
       put(id, 'd' .. record)
     else
       if word == 'delay' then

@@ -156,6 +156,7 @@ class StoredJob:
             schedule=body.schedule,
             flow=body.flow or None,
             suspended=body.suspended or None if self.state == "delayed" else None,
+            waits_for=tuple(body.waits_for) if self.state == "delayed" else (),
         )
 
     def again(self, payload: bytes | None = None) -> bytes:

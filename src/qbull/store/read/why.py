@@ -34,7 +34,7 @@ async def explain_job(store: Store, declared: QueueSettings, partition: Partitio
         facts = await _delivery_facts(store, partition, found, facts)
     elif found.state == "delayed":
         facts = replace(facts, due_ms=found.due_ms or 0, holds_lane=holds_lane(found.record))
-        if facts.due_ms >= NEVER_DUE_MS:
+        if facts.due_ms >= NEVER_DUE_MS and not facts.body.waits_for:
             facts = replace(facts, awaits=await _flow_facts(partition, found))
     else:
         facts = await _lane_facts(partition, found, facts)

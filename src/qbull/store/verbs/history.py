@@ -22,18 +22,27 @@ MAX_HISTORY_WRITES = 500
 
 
 class HistoryWrite(NamedTuple):
-    """New records of a running job. The records from `first` to `last` are deleted, none if it is greater."""
+    """New records of a running job. The records from `first` to `last` are deleted, none if it is greater.
+
+    `taken` is the number of the signal whose value the record has, or 0.
+    """
 
     id: bytes
     position: JobPosition
     records: Sequence[tuple[int, bytes]]
     first: int = 1
     last: int = 0
+    taken: int = 0
 
     def arguments(self) -> list[bytes | str | int]:
         position = self.position
         head = (self.id, position.delivery, position.lane, position.number, self.first, self.last)
-        return [*head, len(self.records), *(part for record in self.records for part in record)]
+        return [
+            *head,
+            self.taken or "",
+            len(self.records),
+            *(part for record in self.records for part in record),
+        ]
 
 
 @idempotent

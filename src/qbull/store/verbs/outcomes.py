@@ -92,13 +92,13 @@ class PartitionOutcomes:
         self._other(position, id, "later", record, milliseconds)
 
     def suspend(
-        self, position: JobPosition, id: bytes, record: bytes, due_ms: int, *, hold_lane: bool
+        self, position: JobPosition, id: bytes, record: bytes, until: int | str, *, hold_lane: bool
     ) -> None:
-        """Record that a durable job sleeps until a time of the server's clock."""
+        """Record that a durable job sleeps until a time of the server's clock, or waits for a signal."""
         self.count += 1
         if not hold_lane:
             self.broken.add(position.delivery)
-        self._other(position, id, "sleep" if hold_lane else "pass", record, due_ms)
+        self._other(position, id, "sleep" if hold_lane else "pass", record, until)
 
     def park(self, position: JobPosition, id: bytes, record: bytes, need: str) -> None:
         self.count += 1

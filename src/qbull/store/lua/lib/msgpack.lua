@@ -10,6 +10,7 @@ local function first_value(s, at)
 end
 
 -- The position after the value at a position, for the types that precede the values that scripts read.
+-- Arrays and maps have up to 65535 values.
 local function behind_value(s, at)
   local kind = string.byte(s, at) or 0xc0 -- it may have been cut off
   local after = at + 1
@@ -17,6 +18,10 @@ local function behind_value(s, at)
     local n = 0
     for i = 0, bytes - 1 do n = n * 256 + (string.byte(s, after + i) or 0) end
     return after + bytes + n
+  end
+  local function values(from, many)
+    for _ = 1, many do from = behind_value(s, from) end
+    return from
   end
   if kind >= 0xa0 and kind <= 0xbf then return after + kind - 0xa0 end -- a short text
   if kind == 0xd9 or kind == 0xc4 then return length(1) end -- texts and bytes
@@ -26,6 +31,11 @@ local function behind_value(s, at)
   if kind == 0xcd or kind == 0xd1 then return after + 2 end
   if kind == 0xca or kind == 0xce or kind == 0xd2 then return after + 4 end
   if kind == 0xcb or kind == 0xcf or kind == 0xd3 then return after + 8 end
+  if kind >= 0x90 and kind <= 0x9f or kind == 0xdc then return values(first_value(s, at)) end -- arrays
+  if kind >= 0x80 and kind <= 0x8f then return values(after, 2 * (kind - 0x80)) end -- maps
+  if kind == 0xde then
+    return values(after + 2, 2 * ((string.byte(s, after) or 0) * 256 + (string.byte(s, after + 1) or 0)))
+  end
   return after
 end
 

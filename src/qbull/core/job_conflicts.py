@@ -1,0 +1,35 @@
+"""Job conflicts: why the state of a job does not allow an action, as the end of an error message."""
+
+from __future__ import annotations
+
+CANCEL_CONFLICTS = {
+    "completed": "has completed; there is nothing to cancel",
+    "failed": "has failed; there is nothing to cancel, remove() deletes it",
+}
+RETRY_CONFLICTS = {
+    "waiting": "is waiting and will run",
+    "delayed": "is delayed; promote() lets it run now",
+    "active": "is running; wait for its end, or cancel() it first",
+    "completed": "has completed; enqueue it again to run it a second time",
+}
+PROMOTE_CONFLICTS = {
+    "waiting": "is waiting already",
+    "active": "is running already",
+    "completed": "has completed; enqueue it again to run it a second time",
+    "failed": "has failed; retry() runs it again",
+    "cancelled": "was cancelled; retry() runs it again",
+}
+REMOVE_CONFLICTS = {"active": "is running; cancel() it first"}
+CHANGE_CONFLICTS = {
+    "active": "is running, so it cannot be changed; cancel() it, and enqueue another one",
+    "completed": "has completed; enqueue it again to run it a second time",
+    "failed": "has failed; retry(payload=…) runs it again with other arguments",
+    "cancelled": "was cancelled; retry(payload=…) runs it again with other arguments",
+    "dependent": "waits for other jobs of its flow, which decide when it runs",
+}
+SIGNAL_CONFLICTS = {
+    "completed": "has completed; no task takes the signal",
+    "failed": "has failed; retry() it first, then its task can take the signal",
+    "cancelled": "was cancelled; retry() it first, then its task can take the signal",
+    "full": "has too many signals that its task has not taken; wait until it takes some",
+}
