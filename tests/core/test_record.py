@@ -144,7 +144,7 @@ def test_what_never_was_a_record_is_shown_and_not_longer_than_needed(noise: byte
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:
     later = msgspec.msgpack.encode(
-        ["t", b"{}", "key", 2, 3, 1.5, [], None, None, "", 0, "", None, "", [], [], "", "", 0, "new", 7]
+        ["t", b"{}", "key", 2, 3, 1.5, [], None, None, "", 0, "", None, "", [], [], "", "", 0, [], "new", 7]
     )
     record = pack(Body("t", b""), priority=5, lane=b"")[:11] + later
 

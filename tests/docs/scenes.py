@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -246,14 +247,18 @@ async def flows(given: Given) -> Names:
 
 @scene("docs/guides/durable_tasks.md")
 async def durable_tasks(given: Given) -> Names:
-    """A worker runs all tasks of the page as soon as it has them."""
-    running: list[object] = []
+    """A worker runs the task that waits for a signal, and then another one all tasks of the page."""
+    early = await given.stack.enter_async_context(AsyncExitStack())
 
     async def work(statement: str) -> Names:
-        if statement.startswith("handle") and not running:
-            names = given.names
+        names = given.names
+        if statement.startswith("handle = await pay"):
+            await early.enter_async_context(names["app"].worker())
+        if statement.startswith("handle = await fulfil"):
+            assert await names["handle"].result(timeout=20) == "parcel-7"
+            await early.aclose()
             given.module("page", OutOfStock=names["OutOfStock"])
-            running.append(await given.stack.enter_async_context(names["app"].worker()))
+            await given.stack.enter_async_context(names["app"].worker())
             assert await (await names["collect"].enqueue(1)).result(timeout=20) == "payment-1"
             assert await (await names["buy"].enqueue(1)).result(timeout=20) == "refunded"
             assert await (await names["pack_all"].enqueue(["a"])).result(timeout=20) == ["box of a"]

@@ -256,6 +256,7 @@ export interface Job {
   schedule: string | null;
   flow: string | null;
   suspended: string | null;
+  waitsFor: string[];
 }
 
 export interface JobOptions {
@@ -567,7 +568,7 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "sleeping" | "stopping" | "unread";
+  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "signal" | "sleeping" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   worker: string | null;

@@ -21,7 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
-        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "NotFound", "Conflict", "LifespanError", "TakenOver", "StepFailed", "HistoryMismatch", "JobFailed", "JobCancelled", "ResultTimeout",
+        "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "SignalMismatch", "NotFound", "Conflict", "LifespanError", "TakenOver", "StepFailed", "HistoryMismatch", "SignalTimeout", "JobFailed", "JobCancelled", "ResultTimeout",
     ),
 }  # fmt: skip
 MEMBERS: dict[str, tuple[str, ...]] = {

@@ -395,6 +395,5 @@ class SlotRunner:
 
     def _is_spoilt(self, slot: Slot) -> bool:
         """A job may leave a changed context or a pending cancellation behind in its slot."""
-        return contextvars.copy_context() != self._context or (
-            slot.task is not None and slot.task.cancelling() > 0
-        )
+        is_cancelling = slot.task is not None and slot.task.cancelling() > 0
+        return contextvars.copy_context() != self._context or is_cancelling

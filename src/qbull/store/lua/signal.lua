@@ -45,7 +45,7 @@ if kind ~= 'd' and STATE[kind] then return STATE[kind] end
 
 local last, waiting = signals_of(id)
 local bytes = #stored
-for _, number in ipairs(waiting) do bytes = bytes + redis.call('HSTRLEN', job, 'signal:' .. number) end
+for _, number in ipairs(waiting) do bytes = bytes + #redis.call('HGET', job, 'signal:' .. number) end
 if #waiting >= most or bytes > most_bytes then return 'full' end
 last = last + 1
 waiting[#waiting + 1] = string.format('%.0f', last)
