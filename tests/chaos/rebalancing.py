@@ -304,7 +304,7 @@ class RebalancingRun:
         except AssertionError:
             found = await partition_report(self._app._client().store, self._queue.settings)
             stuck = [partition for partition in found.partitions if partition.counts.unfinished]
-            said = "\n".join(map(str, [*stuck, *found.hot[:3], *found.misfits]))
+            said = "\n".join(map(str, [*stuck, *found.hot[:3], *found.warnings]))
             raise AssertionError(f"not worked off; see {self._pods.log.parent}\n{said}") from None
 
     async def _judge(self) -> None:

@@ -41,7 +41,7 @@ async def test_the_shape_is_stable(shell: Shell, sample: SampleApp) -> None:
         "queue": "email",
         "longLanes": [],
         "haltedLanes": [],
-        "misfits": [],
+        "warnings": [],
     }
     [[reader]] = [partition["readers"] for partition in read["partitions"]]
     assert MOMENT.fullmatch(reader.pop("since"))
@@ -186,7 +186,7 @@ async def test_two_real_workers_with_one_id_are_said_everywhere(shell: Shell, sa
     shown = await asyncio.to_thread(shell.run, "partitions", "orders")
     doctor = json.loads((await asyncio.to_thread(shell.run, "doctor", "--json")).out)
 
-    unread, same_id = found["misfits"]
+    unread, same_id = found["warnings"]
     assert (unread["kind"], unread["partitions"]) == ("unread", [1])
     assert unread["next"] == "start it, or lower the count everywhere"
     assert (same_id["kind"], same_id["partitions"], len(same_id["workers"])) == ("same-id", [0], 2)

@@ -21,7 +21,7 @@ def taking(pod: str, *partitions: int, sharing: str = "auto", most: int | None =
 
 
 def lines(seats: list[WorkerDeclaration], partitions: int = 16) -> list[str]:
-    return [misfit.line for misfit in config_warnings(partitions, "", seats)]
+    return [warning.line for warning in config_warnings(partitions, "", seats)]
 
 
 @given(st.integers(1, 64), st.integers(1, 16))

@@ -88,6 +88,6 @@ def test_every_redis_name_is_there_with_its_type() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) >= len(lines) > 50
     assert all(row.split(" | ")[1] in redis_names.KINDS for row in rows), rows
-    assert "| `ready:<band>` | stream |" in page
+    assert "| `ready:<level>` | stream |" in page
     assert "| `completed, failed, cancelled` | stream |" in page
     assert "| `<prefix>:done` | channel |" in page

@@ -15,12 +15,12 @@ class Anywhere:
         self.number = number
 
 
-def delivery(entry: str, band: str = "5", partition: int = 0, jobs: str = "") -> Delivery:
+def delivery(entry: str, level: str = "5", partition: int = 0, jobs: str = "") -> Delivery:
     """A delivery of these jobs, separated by spaces; by default one of its own."""
-    place = f"{band}{entry}".encode()
+    position = f"{level}{entry}".encode()
     ids = jobs.split() or [f"{partition} {entry}"]
     fields = [part for id in ids for part in (id.encode(), b"record")]
-    return Delivery(cast(Any, Anywhere(partition)), band, entry.encode(), fields, place, 0.0)
+    return Delivery(cast(Any, Anywhere(partition)), level, entry.encode(), fields, position, 0.0)
 
 
 def test_the_most_urgent_is_begun_first() -> None:

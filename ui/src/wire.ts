@@ -8,22 +8,18 @@ export interface Accepted {
   created?: boolean | null;
 }
 
-export interface Again {
-  payload?: Record<string, unknown> | null;
+export interface AlertDestination {
+  kind: "other" | "slack" | "webhook";
+  host: string;
 }
 
 export interface AlertMessage {
   id: string;
   at: string;
-  to: AlertPlace;
+  to: AlertDestination;
   text: string;
   state: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting";
   error: string | null;
-}
-
-export interface AlertPlace {
-  kind: "other" | "slack" | "webhook";
-  host: string;
 }
 
 export interface AlertProblem {
@@ -44,7 +40,7 @@ export interface AlertProblem {
 export interface Alerts {
   success?: boolean;
   timestamp: string;
-  to: AlertPlace[];
+  to: AlertDestination[];
   asking: string[];
   silenced: boolean;
   problems: AlertProblem[];
@@ -116,6 +112,15 @@ export interface Clean {
   before?: string | null;
   gracePeriod?: number;
   limit?: number | null;
+}
+
+export interface ConfigWarning {
+  kind: string;
+  serious: boolean;
+  fact: string;
+  next: string;
+  partitions: number[];
+  workers: string[];
 }
 
 export interface CreatedToken {
@@ -225,6 +230,11 @@ export interface History {
   attempts: Attempt[];
   worker: string | null;
   crashes: number;
+}
+
+export interface InvalidField {
+  field: string;
+  reason: string;
 }
 
 export interface Job {
@@ -370,15 +380,6 @@ export interface Minutes {
   minutes: Minute[];
 }
 
-export interface Misfit {
-  kind: string;
-  serious: boolean;
-  fact: string;
-  next: string;
-  partitions: number[];
-  workers: string[];
-}
-
 export interface NewJob {
   task: string;
   payload?: Record<string, unknown>;
@@ -491,7 +492,7 @@ export interface Partitions {
   partitions: Partition[];
   longLanes: LongLane[];
   haltedLanes: HaltedLane[];
-  misfits: Misfit[];
+  warnings: ConfigWarning[];
   success?: boolean;
   timestamp: string;
   repartitioning: Repartitioning | null;
@@ -512,7 +513,7 @@ export interface ProblemBody {
   status: number;
   detail: string;
   success?: boolean;
-  errors?: Wrong[];
+  errors?: InvalidField[];
 }
 
 export interface Queue {
@@ -545,13 +546,6 @@ export interface QueueStats {
   isPaused: boolean;
   oldestWaitingAt: string | null;
   success?: boolean;
-  timestamp: string;
-}
-
-export interface Ran {
-  success?: boolean;
-  message: string;
-  jobId: string;
   timestamp: string;
 }
 
@@ -612,6 +606,10 @@ export interface Retry {
   jitter?: number | null;
 }
 
+export interface RetryJob {
+  payload?: Record<string, unknown> | null;
+}
+
 export interface Running {
   success?: boolean;
   timestamp: string;
@@ -651,6 +649,13 @@ export interface Schedule {
   skipped: number;
   missed: number;
   problem: string | null;
+}
+
+export interface ScheduleRun {
+  success?: boolean;
+  message: string;
+  jobId: string;
+  timestamp: string;
 }
 
 export interface Schedules {
@@ -768,7 +773,7 @@ export interface Tokens {
 }
 
 export interface Tried {
-  to: AlertPlace;
+  to: AlertDestination;
   error: string | null;
 }
 
@@ -822,9 +827,4 @@ export interface Workers {
   success?: boolean;
   timestamp: string;
   workers: Worker[];
-}
-
-export interface Wrong {
-  field: string;
-  reason: string;
 }

@@ -72,7 +72,7 @@ def _message_view(info: JobInfo, sender: MessageSender) -> views.AlertMessageVie
     try:
         message = msgspec.convert(info.payload["message"], AlertNotification)
         kind, host, _ = str(info.payload["to"]).split(":", 2)
-        to = msgspec.convert({"kind": kind, "host": host}, views.AlertPlaceView)
+        to = msgspec.convert({"kind": kind, "host": host}, views.AlertDestinationView)
     except (msgspec.ValidationError, KeyError, TypeError, ValueError):  # Another version wrote it.
         return None
     return views.AlertMessageView(
@@ -104,8 +104,8 @@ def _problem_view(context: ApiContext, one: OpenProblem) -> views.AlertProblemVi
     )
 
 
-def _destination_view(to: Destination) -> views.AlertPlaceView:
-    return views.AlertPlaceView(kind=to.kind, host=to.host)
+def _destination_view(to: Destination) -> views.AlertDestinationView:
+    return views.AlertDestinationView(kind=to.kind, host=to.host)
 
 
 ENDPOINTS = [

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from qbull.api.headers import header
-from qbull.api.problems import ApiProblem, Wrong, wrong_input
+from qbull.api.problems import ApiProblem, InvalidField, wrong_input
 from qbull.core.digits import whole_number
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -44,7 +44,9 @@ async def read_body(request: Request, shape: type[S], limit: int, *, optional: b
             return _convert(_whole(msgspec.json.decode(raw)), shape)
         raise wrong_input("body", error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiProblem(400, f"the body is not JSON: {error}", errors=[Wrong("", str(error))]) from None
+        raise ApiProblem(
+            400, f"the body is not JSON: {error}", errors=[InvalidField("", str(error))]
+        ) from None
 
 
 def _convert(given: Any, shape: type[S]) -> S:
@@ -114,7 +116,9 @@ def read_query(request: Request, shape: type[S]) -> S:
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in given:
-            raise ApiProblem(400, f"query: {name}: is given twice", errors=[Wrong(name, "is given twice")])
+            raise ApiProblem(
+                400, f"query: {name}: is given twice", errors=[InvalidField(name, "is given twice")]
+            )
         given[name] = value
     try:
         query = msgspec.convert(given, shape, strict=False)
@@ -124,6 +128,6 @@ def read_query(request: Request, shape: type[S]) -> S:
         if field.encode_name in given and getattr(query, field.name) is None:
             why = "leave it out instead of sending no value"
             raise ApiProblem(
-                400, f"query: {field.encode_name}: {why}", errors=[Wrong(field.encode_name, why)]
+                400, f"query: {field.encode_name}: {why}", errors=[InvalidField(field.encode_name, why)]
             )
     return query

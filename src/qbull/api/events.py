@@ -14,7 +14,7 @@ from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.live_stream import MAX_CALLER_LISTENERS, EventListener, StreamEvent
-from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.digits import whole_number
 from qbull.core.flow import NEVER_DUE_MS
 from qbull.views.shape import ResourceName, Shape
@@ -36,7 +36,9 @@ class EventsQuery(Shape, kw_only=True):
 async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
     query, live = call.query, call.context.broadcaster
     if query.job is not None and query.queue is None:
-        raise ApiProblem(400, "query: job: give its queue too", errors=[Wrong("job", "give its queue too")])
+        raise ApiProblem(
+            400, "query: job: give its queue too", errors=[InvalidField("job", "give its queue too")]
+        )
     if query.queue is not None:
         await call.context.queue(query.queue)
     if live.full or call.context.shutting_down.is_set():
@@ -68,7 +70,7 @@ def _last_seen(id: str) -> int | None:
     number = whole_number(id)
     if id and (number is None or number > NEVER_DUE_MS):
         why = "is no id of an event; leave it out to hear what happens from now on"
-        raise ApiProblem(400, f"Last-Event-ID: {why}", errors=[Wrong("Last-Event-ID", why)])
+        raise ApiProblem(400, f"Last-Event-ID: {why}", errors=[InvalidField("Last-Event-ID", why)])
     return number
 
 

@@ -7,7 +7,7 @@ from typing import Any, assert_never, cast
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
-from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
 from qbull.core.moment import MOMENT_EXAMPLES, parse_moment
 from qbull.views.jobs import FilterShape
@@ -43,7 +43,7 @@ def _past_moment(field: str, text: str) -> datetime:
         return parse_moment(text, datetime.now(UTC), UTC)
     except (ValueError, OverflowError):
         why = f"is no time; write it like {MOMENT_EXAMPLES}"
-        raise ApiProblem(400, f"{field}: {why}", errors=[Wrong(field, why)]) from None
+        raise ApiProblem(400, f"{field}: {why}", errors=[InvalidField(field, why)]) from None
 
 
 def moment_in(field: str, text: str) -> datetime:
@@ -54,5 +54,5 @@ def moment_in(field: str, text: str) -> datetime:
         at = None
     if at is None or at.utcoffset() is None:
         why = "is no time; write it like 2030-01-31T12:00:00Z"
-        raise ApiProblem(400, f"{field}: {why}", errors=[Wrong(field, why)])
+        raise ApiProblem(400, f"{field}: {why}", errors=[InvalidField(field, why)])
     return at

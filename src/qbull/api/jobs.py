@@ -10,7 +10,7 @@ import msgspec
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of, moment_in
-from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.job_filter import JobFilter
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.options import Options, options_from
@@ -36,12 +36,12 @@ async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
     if query.start is not None or query.end is not None:
         if filters or query.cursor is not None or query.limit is not None:
             why_not = "start and end cannot be combined with a filter; use limit and cursor"
-            raise ApiProblem(400, f"query: {why_not}", errors=[Wrong("start", why_not)])
+            raise ApiProblem(400, f"query: {why_not}", errors=[InvalidField("start", why_not)])
         start = query.start or 0
         end = start + 10 if query.end is None else query.end
         if end < start:
             raise ApiProblem(
-                400, f"query: end: {end} is before start", errors=[Wrong("end", "is before start")]
+                400, f"query: end: {end} is before start", errors=[InvalidField("end", "is before start")]
             )
         return await _jobs_between(call, queue, start, end)
     if not filters and query.cursor is None and query.state in ("waiting", "delayed", "active"):
@@ -164,7 +164,7 @@ async def enqueue(call: ApiCall[Nothing, views.NewJobBody]) -> Reply:
     return Reply(accepted, headers={"location": f"{root}/api/queues/{queue.name}/jobs/{name}"})
 
 
-async def retry_job(call: ApiCall[Nothing, views.AgainBody]) -> views.AcceptedView:
+async def retry_job(call: ApiCall[Nothing, views.RetryJobBody]) -> views.AcceptedView:
     handle, payload = await handle_of(call), call.body.payload
     if payload is not None:
         call.context.redaction.refuse_hidden(payload)
@@ -181,7 +181,7 @@ async def reschedule_job(call: ApiCall[Nothing, views.RescheduleBody]) -> views.
     handle, asked = await handle_of(call), call.body
     if (asked.delay is None) == (asked.at is None):
         why = "give delay or at, one of them"
-        raise ApiProblem(400, f"body: {why}", errors=[Wrong("delay", why)])
+        raise ApiProblem(400, f"body: {why}", errors=[InvalidField("delay", why)])
     at = None if asked.at is None else moment_in("at", asked.at)
     status = await handle.reschedule(delay=asked.delay, at=at)
     return views.AcceptedView(job_id=handle.id, status=status, timestamp=now())
@@ -308,7 +308,7 @@ ENDPOINTS = [
         role="admin",
         summary="Run a failed or cancelled job again, optionally with other arguments",
         handler=retry_job,
-        body=views.AgainBody,
+        body=views.RetryJobBody,
         body_optional=True,
         answer=views.AcceptedView,
         problems=(404, 409),

@@ -9,7 +9,7 @@ from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.filters import filters_of
-from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
@@ -110,10 +110,10 @@ async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Rep
     state: State = asked.state or BULK_ACTIONS[asked.action][1]
     if state not in BULK_ACTIONS[asked.action][2]:
         why = f"{asked.action} is for {', '.join(BULK_ACTIONS[asked.action][2])}"
-        raise ApiProblem(400, f"body: state: {why}", errors=[Wrong("state", why)])
+        raise ApiProblem(400, f"body: state: {why}", errors=[InvalidField("state", why)])
     if asked.older_than and state not in FINISHED_STATES:
         why = "applies only to finished jobs"
-        raise ApiProblem(400, f"body: olderThan: {why}", errors=[Wrong("olderThan", why)])
+        raise ApiProblem(400, f"body: olderThan: {why}", errors=[InvalidField("olderThan", why)])
     request = OperationRequest(
         asked.action,
         await call.context.queue(call.path["queue"]),

@@ -44,7 +44,7 @@ STATUS_TITLES = {
 }
 
 
-class Wrong(msgspec.Struct, frozen=True):
+class InvalidField(msgspec.Struct, frozen=True):
     """One invalid field of the input, and the reason."""
 
     field: str
@@ -59,7 +59,7 @@ class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     detail: str
     success: bool = False
-    errors: list[Wrong] = []
+    errors: list[InvalidField] = []
 
 
 class ApiProblem(QbullError):
@@ -70,7 +70,7 @@ class ApiProblem(QbullError):
         status: int,
         detail: str,
         *,
-        errors: list[Wrong] | None = None,
+        errors: list[InvalidField] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -132,4 +132,4 @@ def wrong_input(where: str, error: msgspec.ValidationError) -> ApiProblem:
         fact = "is unknown" if unknown is not None else "is missing"
     else:
         fact = fact[:1].lower() + fact[1:]
-    return ApiProblem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[Wrong(name, fact)])
+    return ApiProblem(400, f"{where}: {name + ': ' if name else ''}{fact}", errors=[InvalidField(name, fact)])

@@ -60,11 +60,11 @@ async def resume_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleV
     return await _one(call)
 
 
-async def run_schedule(call: ApiCall[Nothing, Nothing]) -> views.RanView:
+async def run_schedule(call: ApiCall[Nothing, Nothing]) -> views.ScheduleRunView:
     return await _run(call, call.path["name"])
 
 
-async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> views.RanView:
+async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> views.ScheduleRunView:
     return await _run(call, call.path["schedule"])
 
 
@@ -81,10 +81,10 @@ async def preview_schedule(call: ApiCall[views.PreviewQuery, Nothing]) -> views.
     )
 
 
-async def _run(call: ApiCall[Nothing, Nothing], name: str) -> views.RanView:
+async def _run(call: ApiCall[Nothing, Nothing], name: str) -> views.ScheduleRunView:
     job = await call.context.app.schedules.run(name)
     call.audit_details["job"] = job.id
-    return views.RanView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
+    return views.ScheduleRunView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
 
 
 async def _one(call: ApiCall[Any, Any]) -> views.OneScheduleView:
@@ -168,7 +168,7 @@ ENDPOINTS = [
         role="admin",
         summary="Run a schedule now, in addition to its planned runs",
         handler=run_schedule,
-        answer=views.RanView,
+        answer=views.ScheduleRunView,
         problems=(404,),
         audit="run schedule",
     ),
@@ -178,7 +178,7 @@ ENDPOINTS = [
         role="admin",
         summary="Run a schedule now, at the address that earlier systems used",
         handler=run_schedule_of_queue,
-        answer=views.RanView,
+        answer=views.ScheduleRunView,
         problems=(404,),
         audit="run schedule",
     ),

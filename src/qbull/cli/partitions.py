@@ -37,11 +37,11 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
     \b
     Example:
       qbull partitions messages
-      qbull partitions messages --json | jq '.misfits[].fact'
+      qbull partitions messages --json | jq '.warnings[].fact'
 
     Warnings about partitions without a reader and about workers with conflicting settings follow the tables.
     With --json: {"queue", "partitions": [{"partition", "draining", "readers", "lease", "waiting", "inLanes",
-    "active", "delayed", "failed", "oldestWaitingAt"}], "longLanes", "haltedLanes", "misfits"}.
+    "active", "delayed", "failed", "oldestWaitingAt"}], "longLanes", "haltedLanes", "warnings"}.
     """
 
     async def main() -> None:
@@ -62,7 +62,7 @@ def partitions(target: Target, queue_name: str, as_json: bool) -> None:
                 for lane in report.halted
             ]
             print_table(HALTED_LANE_COLUMNS, halted)
-        for warning in report.misfits:
+        for warning in report.warnings:
             click.echo(one_line(warning.line), err=True)
         if not any(partition.readers for partition in report.partitions):
             click.echo(

@@ -76,8 +76,10 @@ class MarkKey(NamedTuple):
     @classmethod
     def of(cls, job: RunningJob, step: str) -> MarkKey:
         app = job.partition.app if job.partition is not None else job.app
-        again = job.place[:1] == RETURNED_LEVEL.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
-        return cls(app, job.queue, job.id.decode(), _origin(job), step, fence_of(job.place), again)
+        again = (
+            job.position[:1] == RETURNED_LEVEL.encode() or job.body.attempt > 1 or crashes_of(job.record) > 0
+        )
+        return cls(app, job.queue, job.id.decode(), _origin(job), step, fence_of(job.position), again)
 
     def packed(self, result: bytes | None = None) -> str:
         given = self._asdict() | {"result": None if result is None else result.decode()}
@@ -292,7 +294,7 @@ def _origin(job: RunningJob) -> int:
     """
     if partition_in(job.id.decode()) is not None:
         return 0
-    return -job.body.row or created_ms_of(job.record) or entry_ms(job.place)
+    return -job.body.row or created_ms_of(job.record) or entry_ms(job.position)
 
 
 def _running_job() -> RunningJob:
@@ -310,5 +312,5 @@ async def _refuse_stale(job: RunningJob, name: MarkKey) -> None:
     if job.partition is None:
         return
     with suppress(ServerError):
-        if not await job.partition.holds(job.id, job.place, job.lane):
+        if not await job.partition.holds(job.id, job.position, job.lane):
             name.refuse(None)

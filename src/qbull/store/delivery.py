@@ -129,8 +129,8 @@ async def _settled_count(delivery: Delivery) -> int:
     """How many jobs of a train are settled (lua/lib/train.lua). One of them may wait for its next attempt."""
     partition, lane = delivery.partition, delivery.fields[1][:LANE_DIGEST_BYTES]
     state: bytes | None = await partition.server.call("HGET", partition.base + "trains", lane)
-    place, _, settled = (state or b"").partition(b" ")
-    return int(settled) if settled and place == delivery.position else 0
+    position, _, settled = (state or b"").partition(b" ")
+    return int(settled) if settled and position == delivery.position else 0
 
 
 def _expand_train(delivery: Delivery, ids: list[bytes], records: list[bytes], settled: int) -> Delivery:

@@ -4,7 +4,7 @@ All names of one partition share one hash tag, so that each script works on one 
 short names below to `base`, and list the ones they use in their NAMES lines.
 
     {<prefix>:<queue>:<partition's number>}:
-      ready:<band>        stream   runnable jobs of a priority level (1-9, a); level 0 has returned jobs,
+      ready:<level>        stream   runnable jobs of a priority level (1-9, a); level 0 has returned jobs,
                                    level b deliveries of jobs that were parked; group `workers`
       index               hash     job id → its position; the record of a job that is delayed or waits in its
                                    lane; and the state of the partition (lua/lib/index.lua), which stays when

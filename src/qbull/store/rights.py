@@ -235,22 +235,22 @@ COMMAND_VERSIONS: dict[str, tuple[int, int]] = {"client|setinfo": (7, 2), "waita
 """Commands that are newer than the oldest supported server."""
 
 
-def acl(roles: Iterable[str], place: AclScope, user: str) -> str:
+def acl(roles: Iterable[str], scope: AclScope, user: str) -> str:
     """The command that gives a user these roles and nothing else, whatever it had before."""
     role = _merged_roles(list(roles))
     return " ".join(
         [
             f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER}",
-            *(f"~{name}" for name in _key_patterns(role, place)),
-            *(f"&{place.prefix}:{channel}" for channel in sorted(set(role.channels))),
-            *(f"+{command}" for command in sorted(_commands(role, place))),
+            *(f"~{name}" for name in _key_patterns(role, scope)),
+            *(f"&{scope.prefix}:{channel}" for channel in sorted(set(role.channels))),
+            *(f"+{command}" for command in sorted(_commands(role, scope))),
         ]
     )
 
 
-def acl_at_sentinels(user: str, place: AclScope) -> str:
+def acl_at_sentinels(user: str, scope: AclScope) -> str:
     """The command for a user that only asks sentinels for the master."""
-    commands = _known_commands({*_AT_SENTINELS_COMMANDS}, place)
+    commands = _known_commands({*_AT_SENTINELS_COMMANDS}, scope)
     rights = " ".join(f"+{command}" for command in sorted(commands))
     return f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER} &+switch-master {rights}"
 
@@ -285,41 +285,41 @@ def _merged_roles(roles: list[str]) -> AclRole:
     return found
 
 
-def _key_patterns(role: AclRole, place: AclScope) -> list[str]:
-    names = Names(place.prefix)
-    waits = place.durability is not None and profile_of(place.durability).waits_for_replicas
+def _key_patterns(role: AclRole, scope: AclScope) -> list[str]:
+    names = Names(scope.prefix)
+    waits = scope.durability is not None and profile_of(scope.durability).waits_for_replicas
     wanted = {"*"} if "*" in role.names else {*role.names, *([CONFIRM_MARK] if waits else [])}
     found = [names.app + name for name in sorted(wanted)]
-    if not place.queues:
-        return [*found, f"{{{place.prefix}:*"]
-    for queue in place.queues:
+    if not scope.queues:
+        return [*found, f"{{{scope.prefix}:*"]
+    for queue in scope.queues:
         found += [names.queue(queue) + "*", names.queue(queue).replace("}:", ":*")]
     return found
 
 
-def _commands(role: AclRole, place: AclScope) -> set[str]:
+def _commands(role: AclRole, scope: AclScope) -> set[str]:
     needed = {*_HANDSHAKE_COMMANDS, *role.commands}
     for verb in role.verbs:
         needed |= commands_of(verb)
-    if place.topology == "cluster":
+    if scope.topology == "cluster":
         needed |= {*_CLUSTER_COMMANDS}
-    if place.topology == "sentinel":
+    if scope.topology == "sentinel":
         needed |= {*_SENTINEL_COMMANDS}
-    if place.database:
+    if scope.database:
         needed.add("select")
-    if place.durability is not None:
-        needed |= {*profile_of(place.durability).commands(cluster=place.topology == "cluster")}
-    return _known_commands(needed, place)
+    if scope.durability is not None:
+        needed |= {*profile_of(scope.durability).commands(cluster=scope.topology == "cluster")}
+    return _known_commands(needed, scope)
 
 
-def _known_commands(needed: set[str], place: AclScope) -> set[str]:
+def _known_commands(needed: set[str], scope: AclScope) -> set[str]:
     """The commands without those that the server does not know. qbull works without CLIENT SETINFO."""
-    if place.version is None:
+    if scope.version is None:
         return needed
-    unknown = {command for command in needed if place.version < COMMAND_VERSIONS.get(command, (0, 0))}
+    unknown = {command for command in needed if scope.version < COMMAND_VERSIONS.get(command, (0, 0))}
     if "waitaof" in unknown:
         raise ConfigError(
-            f'durability "{place.durability}" needs WAITAOF, which servers before 7.2 do not have; '
+            f'durability "{scope.durability}" needs WAITAOF, which servers before 7.2 do not have; '
             'upgrade the server, or use "replicated"'
         )
     return needed - unknown

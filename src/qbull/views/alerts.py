@@ -8,7 +8,7 @@ from qbull.core.record import State
 from qbull.views.shape import AnswerShape, Instant, Shape
 
 
-class AlertPlaceView(Shape, kw_only=True):
+class AlertDestinationView(Shape, kw_only=True):
     """An alert destination. Its address is a secret."""
 
     kind: DestinationKind
@@ -39,7 +39,7 @@ class AlertMessageView(Shape, kw_only=True):
 
     id: str
     at: Instant
-    to: AlertPlaceView
+    to: AlertDestinationView
     text: str
     state: State
     error: str | None
@@ -50,7 +50,7 @@ class AlertsView(AnswerShape, kw_only=True):
     `silenced`: nothing is sent for now.
     """
 
-    to: list[AlertPlaceView]
+    to: list[AlertDestinationView]
     asking: list[str]
     silenced: bool
     problems: list[AlertProblemView]
@@ -60,7 +60,7 @@ class AlertsView(AnswerShape, kw_only=True):
 class TriedView(Shape, kw_only=True):
     """The outcome of a test message at one destination; `error` is null if it arrived."""
 
-    to: AlertPlaceView
+    to: AlertDestinationView
     error: str | None
 
 

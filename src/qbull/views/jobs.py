@@ -152,7 +152,7 @@ class NewJobBody(Shape, kw_only=True):
     options: JobOptionsBody = NO_JOB_OPTIONS  # type: ignore[valid-type]
 
 
-class AgainBody(Shape, kw_only=True):
+class RetryJobBody(Shape, kw_only=True):
     """A retry. `payload` replaces the arguments."""
 
     payload: dict[str, Any] | None = None

@@ -77,7 +77,7 @@ class HaltedLaneView(Shape, kw_only=True):
     since: Instant | None
 
 
-class MisfitView(Shape, kw_only=True):
+class ConfigWarningView(Shape, kw_only=True):
     """Settings of workers that do not fit together, and the remedy."""
 
     kind: str
@@ -95,7 +95,7 @@ class PartitionReportShape(Shape, kw_only=True):
     partitions: list[PartitionView]
     long_lanes: list[LongLaneView]
     halted_lanes: list[HaltedLaneView]
-    misfits: list[MisfitView]
+    warnings: list[ConfigWarningView]
 
     @classmethod
     def of(cls, report: PartitionReport, **more: Any) -> Self:

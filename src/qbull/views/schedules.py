@@ -99,7 +99,7 @@ class Preview(AnswerShape, kw_only=True):
     local: list[Timestamp]
 
 
-class RanView(Shape, kw_only=True):
+class ScheduleRunView(Shape, kw_only=True):
     """The job that a schedule has created."""
 
     success: bool = True

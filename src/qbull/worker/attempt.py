@@ -136,7 +136,7 @@ class AttemptRunner:
             job = slot.job
             if job is None or job.partition is None or job.cancelled is not None:
                 continue
-            job.cancelled = marks.get((job.partition.number, job.place, job.id))
+            job.cancelled = marks.get((job.partition.number, job.position, job.id))
             if job.cancelled is not None:
                 job.stopped = True
                 if self._tasks[job.body.task].kind != "thread":
@@ -384,7 +384,7 @@ class AttemptRunner:
         self, board: CrashBoard, slot: int, number: int, job: RunningJob, task: TaskSpec
     ) -> None:
         """Tell the supervisor what runs. A job whose function has not started is not to blame for a crash."""
-        text = b"%s %d %s" % (job.queue.encode(), number, job.place)
+        text = b"%s %d %s" % (job.queue.encode(), number, job.position)
         if task.kind == "thread":
             job.thread_started = partial(board.start, slot, text)
             return
@@ -394,6 +394,6 @@ class AttemptRunner:
 
     def _refuse_cancelled(self, number: int, job: RunningJob) -> None:
         """Do not start a job that was cancelled after its delivery."""
-        job.cancelled = self._marks.get((number, job.place, job.id))
+        job.cancelled = self._marks.get((number, job.position, job.id))
         if job.cancelled is not None:
             raise Cancelled(job.cancelled)

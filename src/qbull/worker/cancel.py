@@ -43,6 +43,6 @@ class Canceller:
             self._wake_up.clear()
             marks: CancelMarks = {}
             for number, partition in self._buffer.partitions().items():
-                for id, place, reason in await self._outage.retry_until_up(partition.cancel_marks):
-                    marks[number, place, id] = reason
+                for id, position, reason in await self._outage.retry_until_up(partition.cancel_marks):
+                    marks[number, position, id] = reason
             self._attempts.cancel(marks)

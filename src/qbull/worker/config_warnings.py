@@ -39,15 +39,15 @@ class ConfigWarningLogger:
             return
         now = time.monotonic()
         found = {
-            misfit.kind: misfit for misfit in config_warnings(generation.partitions, self._digest, there)
+            warning.kind: warning for warning in config_warnings(generation.partitions, self._digest, there)
         }
         self._since = {kind: self._since.get(kind, now) for kind in found}
         self._said &= found.keys()
-        for kind, misfit in found.items():
+        for kind, warning in found.items():
             at_once = self._starting and kind != "unread"  # the others may be starting too
             if kind not in self._said and (
                 at_once or now - self._since[kind] >= CONFIG_WARNING_DELAY_SECONDS
             ):
                 self._said.add(kind)
-                log.warning('queue "%s": %s', self._settings.name, misfit.line)
+                log.warning('queue "%s": %s', self._settings.name, warning.line)
         self._starting = False

@@ -84,7 +84,7 @@ class ProcessPool:
                 function.__qualname__,
                 job.queue,
                 job.id,
-                job.place,
+                job.position,
                 job.record,
                 limit,
                 job.partition.app if job.partition is not None else "",

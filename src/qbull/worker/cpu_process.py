@@ -46,7 +46,7 @@ class ProcessRequest(msgspec.Struct, tag=True):
     name: str
     queue: str
     id: bytes
-    place: bytes
+    position: bytes
     record: bytes
     limit: int = PAYLOAD_LIMIT_BYTES
     app: str = ""
@@ -113,7 +113,7 @@ def _run_request(
         args, kwargs = Signature(body.task, function).decode(
             body.payload if request.payload is None else request.payload
         )
-        job = RunningJob(request.queue, request.place, request.id, request.record, body)
+        job = RunningJob(request.queue, request.position, request.id, request.record, body)
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         running.set(job)
         if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock

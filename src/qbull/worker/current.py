@@ -37,7 +37,7 @@ class RunningJob(msgspec.Struct, eq=False):
     """
 
     queue: str
-    place: bytes
+    position: bytes
     """The position of its delivery."""
     id: bytes
     record: bytes
@@ -190,14 +190,14 @@ def _result(letter: str, told: Dependency) -> Any:
     return JobFailed(f"{what} failed: {told.error}", error=told.error or "", stacktrace=told.stacktrace)
 
 
-def entry_ms(place: bytes) -> int:
+def entry_ms(position: bytes) -> int:
     """The time of the entry, on the server's clock."""
-    return int(place[1:].partition(b"-")[0])
+    return int(position[1:].partition(b"-")[0])
 
 
-def fence_of(place: bytes) -> int:
+def fence_of(position: bytes) -> int:
     """The entry `<milliseconds>-<sequence>` as one number that fits 64 bits and rises with it."""
-    milliseconds, _, sequence = place[1:].partition(b"-")
+    milliseconds, _, sequence = position[1:].partition(b"-")
     return int(milliseconds) << 20 | min(int(sequence), 0xFFFFF)
 
 
@@ -212,8 +212,8 @@ def current_job() -> CurrentJob:
         task=now.body.task,
         key=now.body.key,
         attempt=now.body.attempt,
-        fence=fence_of(now.place),
-        enqueued_at=to_datetime(created_ms_of(now.record) or entry_ms(now.place)),
+        fence=fence_of(now.position),
+        enqueued_at=to_datetime(created_ms_of(now.record) or entry_ms(now.position)),
         schedule=now.body.schedule,
         planned_at=planned_ms_in(now.id.decode()) if now.body.schedule is not None else None,
         headers=now.body.headers or {},

@@ -161,7 +161,7 @@ class DurableRun:
                 begun = await self._put(key, "b", b"%d" % due_ms, StepTry(time.time(), 1))
             due_ms = int(self._content(begun))
             # A job that has left its worker for this sleep was woken: by the clock, or by promote().
-            if due_ms != self._job.body.woken_ms and due_ms > entry_ms(self._job.place):
+            if due_ms != self._job.body.woken_ms and due_ms > entry_ms(self._job.position):
                 left_ms = due_ms - await self._services.now_ms()
                 await self._suspension.sleep(Sleep(due_ms, wake.hold_lane), left_ms / 1000)
             await self._record(key, "r", b"null", StepTry(begun.started_ms / 1000, 1))

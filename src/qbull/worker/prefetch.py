@@ -184,9 +184,9 @@ class PrefetchBuffer:
             else:
                 self._deferred.append(delivery)
 
-    def abandon(self, partition: int, place: bytes) -> None:
+    def abandon(self, partition: int, position: bytes) -> None:
         """Never release this delivery: a job of it runs on, and only the end of this process ends it."""
-        self._abandoned.add((partition, place))
+        self._abandoned.add((partition, position))
 
     def offer(self, delivery: Delivery) -> None:
         """Hold a delivery that another process will take over: it neither runs here nor is released."""

@@ -162,7 +162,9 @@ class ProgressWriter:
             lines, said.lines = said.lines, []
             progress, said.progress = said.progress, None
             waiting, said.waiting = said.waiting, []
-            notes.append(JobUpdate(job.id, job.place, job.lane, progress, job.body.attempt, said.told, lines))
+            notes.append(
+                JobUpdate(job.id, job.position, job.lane, progress, job.body.attempt, said.told, lines)
+            )
             said.told += len(lines)
             said.arrived.clear()
             sent.append((said, waiting))

@@ -79,9 +79,10 @@ class Settler:
             batch.outcomes.done(delivery.level, delivery.entry, delivered.id, delivered.record + ending)
             batch.ended.append(delivery)
             return True
-        position = delivered.position
-        batch.outcomes.done_in_train(position, delivered.id, delivered.record, ending)
-        if position.last or (give_way and batch.outcomes.yield_train(delivery.position)):
+        outcomes, is_last = batch.outcomes, 2 * delivered.number + 2 == len(delivery.fields)
+        if not outcomes.done_next(delivery.position, delivered.id, delivered.record + ending, is_last):
+            outcomes.done_in_train(delivered.position, delivered.id, delivered.record, ending)
+        if is_last or (give_way and outcomes.yield_train(delivery.position)):
             batch.ended.append(delivery)
             return True
         return False

@@ -166,7 +166,7 @@ class SlotRunner:
 
     def _abandon(self, slot: Slot) -> None:
         if self._supervised and slot.job is not None and slot.job.partition is not None:
-            self._buffer.abandon(slot.job.partition.number, slot.job.place)
+            self._buffer.abandon(slot.job.partition.number, slot.job.position)
 
     async def _leave_plain_functions(self, slots: list[Slot], grace: float) -> None:
         log.warning(

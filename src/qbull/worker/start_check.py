@@ -51,7 +51,7 @@ class StartCheck:
         ends = 0
         # A job that has started before does not expire.
         if job.body.attempt == 1 and not crashes_of(job.record):
-            ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.place)) or 0
+            ends = expires_ms(job.body, created_ms_of(job.record) or entry_ms(job.position)) or 0
         lane = lane_of(job.record)
         rate = self.rate if lane else None
         while ends or rate is not None:

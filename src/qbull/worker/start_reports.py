@@ -45,7 +45,7 @@ class StartReporter:
             for job, since in begun:
                 if job.partition is partition:
                     ms = int((now - since) * 1000)
-                    said = StartReport(entry_ms(job.place), ms, self._worker, job.record)
+                    said = StartReport(entry_ms(job.position), ms, self._worker, job.record)
                     reports += (b"a" + job.id, encode_start_report(said))
             await self._outage.retry_until_up(partial(partition.report, reports))
         self._said |= {id(job): job for job, _ in begun}

@@ -11,7 +11,7 @@ import { to } from "../route";
 import { alert } from "../said";
 import { admin } from "../session";
 import { t, translated } from "../words";
-import type { AlertPlace, AlertProblem, Alerts as Told, Tried, TriedAlerts } from "../wire";
+import type { AlertDestination, AlertProblem, Alerts as Told, Tried, TriedAlerts } from "../wire";
 import { pauseOrResume } from "./queues";
 
 const QUEUE = "qbull.alerts";
@@ -30,7 +30,7 @@ export function Alerts() {
   };
   return (
     <>
-      <Head title={t("Alerts")} under={told && somewhere ? t("They go to {places}.", { places: told.to.map(placeText).join(", ") }) : undefined}>
+      <Head title={t("Alerts")} under={told && somewhere ? t("They go to {places}.", { places: told.to.map(destinationText).join(", ") }) : undefined}>
         {admin.value && somewhere && told && (told.messages.length > 0 || told.silenced) && (
           <Button icon={told.silenced ? "play" : "pause"} onClick={() => pauseOrResume(QUEUE, told.silenced, asked.again)}>{told.silenced ? t("End the silence") : t("Silence")}</Button>
         )}
@@ -67,14 +67,14 @@ export function Alerts() {
   );
 }
 
-const placeTexts: Record<AlertPlace["kind"], (host: string) => string> = {
+const destinationTexts: Record<AlertDestination["kind"], (host: string) => string> = {
   slack: (host) => `Slack (${host})`,
   webhook: (host) => `webhook (${host})`,
   other: (host) => host,
 };
 
-function placeText(one: AlertPlace): string {
-  return placeTexts[one.kind](one.host);
+function destinationText(one: AlertDestination): string {
+  return destinationTexts[one.kind](one.host);
 }
 
 function Problems({ told }: { told: Told }) {
@@ -143,7 +143,7 @@ function Messages({ told }: { told: Told }) {
                     <a class="cut" href={to.job(QUEUE, one.id)} title={one.text}>{one.text}</a>
                     {one.error && <small class="error-text cut">{one.error}</small>}
                   </td>
-                  <td class="nowrap">{placeText(one.to)}</td>
+                  <td class="nowrap">{destinationText(one.to)}</td>
                   <td>{one.state === "completed" ? <Tag tone="good">{t("sent")}</Tag> : <StateBadge state={one.state} />}</td>
                   <td class="num"><Ago at={one.at} /></td>
                 </tr>
@@ -164,7 +164,7 @@ function Outcome({ tried, onClose }: { tried: Tried[]; onClose: () => void }) {
           <li key={one.to.host}>
             <Tag tone={one.error ? "bad" : "good"}>{one.error ? t("not sent") : t("sent")}</Tag>
             <span class="row-main">
-              {placeText(one.to)}
+              {destinationText(one.to)}
               {one.error && <small class="error-text"> {translated(one.error)}</small>}
             </span>
           </li>

@@ -25,7 +25,7 @@ export function PartitionsCard({ queue }: { queue: Queue }) {
       <Shown answer={asked} rows={3}>
         {(told) => (
           <>
-            {told.misfits.map((one) => (
+            {told.warnings.map((one) => (
               <div class={`notice ${one.serious ? "bad" : "warn"}`} key={one.fact}>
                 <Icon name="dead" />
                 <div>

@@ -11,7 +11,7 @@ import { doing } from "../parts/toast";
 import { to } from "../route";
 import { admin } from "../session";
 import { t, translated } from "../words";
-import type { Preview, Ran, Schedule, Schedules as Told } from "../wire";
+import type { Preview, ScheduleRun, Schedule, Schedules as Told } from "../wire";
 import { EditSchedule } from "./schedule-edit";
 
 export function Schedules() {
@@ -148,9 +148,9 @@ function NextRuns({ one }: { one: Schedule }) {
 
 function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: () => Promise<void> }) {
   const run = async () => {
-    let ran: Ran | undefined;
+    let ran: ScheduleRun | undefined;
     const well = await doing(async () => {
-      ran = await post<Ran>(at.schedule(one.name, "/run"));
+      ran = await post<ScheduleRun>(at.schedule(one.name, "/run"));
     }, t("{name} was started", { name: one.name }));
     if (well && ran) await then();
   };

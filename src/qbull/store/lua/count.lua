@@ -3,7 +3,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed stats kept
--- USES  record_layout used_bands
+-- USES  record_layout used_levels
 -- GIVES waiting active delayed completed failed cancelled, how many are behind others of their lane (in
 --       trains too), how many entries are in front of the workers, the oldest waiting entry, the totals as
 --       name, number …
@@ -14,9 +14,9 @@ local in_lanes = tonumber(ended[4] or 0)
 local jobs = redis.call('HLEN', index) - redis.call('HEXISTS', index, '\n')
 local in_streams = jobs - completed - failed - cancelled - postponed - in_lanes
 local active, entries, oldest = 0, 0, ''
-local streams = used_bands()
-for _, band in ipairs(streams) do
-  local stream = base .. 'ready:' .. band
+local streams = used_levels()
+for _, level in ipairs(streams) do
+  local stream = base .. 'ready:' .. level
   local pending = redis.pcall('XPENDING', stream, 'workers')
   entries = entries + redis.call('XLEN', stream)
   local after = '-'

@@ -8,8 +8,8 @@
 --       messages in the flow outbox; the totals as name, number …
 local entries = redis.call('XLEN', base .. 'ready:0') + redis.call('XLEN', base .. 'ready:5')
   + redis.call('XLEN', base .. 'ready:' .. UNPARKED_BAND)
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do
-  entries = entries + redis.call('XLEN', base .. 'ready:' .. band)
+for _, level in ipairs(redis.call('SMEMBERS', bands)) do
+  entries = entries + redis.call('XLEN', base .. 'ready:' .. level)
 end
 local counted = redis.call('HMGET', kept, 'lanes', 'completed', 'failed', 'cancelled')
 return {

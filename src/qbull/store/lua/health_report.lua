@@ -38,9 +38,9 @@ local function note_readers(stream)
 end
 
 local streams = {'0', '5'}
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = band end
-for _, band in ipairs(streams) do
-  local stream = base .. 'ready:' .. band
+for _, level in ipairs(redis.call('SMEMBERS', bands)) do streams[#streams + 1] = level end
+for _, level in ipairs(streams) do
+  local stream = base .. 'ready:' .. level
   local length = redis.call('XLEN', stream)
   local pending = length > 0 and redis.pcall('XPENDING', stream, 'workers') or {err = 'empty'}
   local has_group = not pending.err

@@ -11,9 +11,9 @@ local function fault(id, what) faults[#faults + 1] = 'job ' .. id .. ': ' .. wha
 local streams = {c = 'completed', f = 'failed', x = 'cancelled'}
 
 local function in_train(lane, id)
-  local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
-  if not band then return false end
-  local found = redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)[1]
+  local level, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+  if not level then return false end
+  local found = redis.call('XRANGE', base .. 'ready:' .. level, entry, entry)[1]
   for _, other in ipairs(found and ids_of_train(found[2], tonumber(settled) or 0) or {}) do
     if other == id then return true end
   end

@@ -2,21 +2,21 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index lanes trains kept delayed parked
--- USES  record_layout record train used_bands
+-- USES  record_layout record train used_levels
 -- GIVES one line for each fault
 local counted, faults = {}, {}
 local function count(record)
   local lane = lane_of(record)
   if lane then counted[lane] = (counted[lane] or 0) + 1 end
 end
-local names = used_bands()
+local names = used_levels()
 local riding = 0
-for _, band in ipairs(names) do
-  for _, entry in ipairs(redis.call('XRANGE', base .. 'ready:' .. band, '-', '+')) do
+for _, level in ipairs(names) do
+  for _, entry in ipairs(redis.call('XRANGE', base .. 'ready:' .. level, '-', '+')) do
     local id, record = entry[2][1], entry[2][2]
-    if redis.call('HGET', index, id) == 'r' .. band .. entry[1] then count(record) end
+    if redis.call('HGET', index, id) == 'r' .. level .. entry[1] then count(record) end
     local lane = string.sub(record, 1, KEY_LANE_BYTES)
-    if id == '' and settled_of(lane, band .. entry[1]) then riding = riding + 1 end
+    if id == '' and settled_of(lane, level .. entry[1]) then riding = riding + 1 end
   end
 end
 if riding ~= redis.call('HLEN', trains) then

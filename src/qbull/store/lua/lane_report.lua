@@ -3,7 +3,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes failed
--- USES  record_layout record train describe used_bands
+-- USES  record_layout record train describe used_levels
 -- ARGV  lane most:int looks:int id
 --       most: how many waiting jobs to list; id: the job whose position is wanted, or ''
 -- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out,
@@ -16,9 +16,9 @@ local aboard, holder, state, worker = {}, '', '', ''
 
 local function holds(record) return is_record(record) and lane_of(record) == lane end
 
-local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
-if band then
-  aboard = ids_of_train(in_entry(base .. 'ready:' .. band, entry), tonumber(settled) or 0)
+local level, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+if level then
+  aboard = ids_of_train(in_entry(base .. 'ready:' .. level, entry), tonumber(settled) or 0)
   holder = aboard[1] or ''
 end
 
@@ -43,7 +43,7 @@ if holder == '' then
   end
 end
 if holder == '' then
-  local streams = used_bands()
+  local streams = used_levels()
   for _, used in ipairs(streams) do
     for _, found in ipairs(redis.call('XRANGE', base .. 'ready:' .. used, '-', '+', 'COUNT', looks)) do
       if holder == '' and found[2][1] ~= '' and holds(found[2][2]) then holder = found[2][1] end

@@ -9,7 +9,7 @@ if not is_closed() or redis.call('HLEN', index) > 1 or redis.call('ZCARD', sched
 if redis.call('XLEN', base .. 'reports') + redis.call('XLEN', base .. 'outgoing') > 0 then return 0 end
 if redis.call('EXISTS', base .. 'rated') == 1 then return 0 end
 local names = {'ready:0', 'ready:5', 'ready:' .. UNPARKED_BAND}
-for _, band in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = 'ready:' .. band end
+for _, level in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = 'ready:' .. level end
 for _, name in ipairs({
   'delayed', 'lanes', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras', 'cancelling',
   'stats', 'lease', 'waiters',

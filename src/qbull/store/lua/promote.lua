@@ -63,7 +63,7 @@ if next_due == 0 then
   for i, id in ipairs(due) do
     local record = records[i]
     if record ~= '' and holds_lane(record) then
-      add_ready(band_of(record), id, record)
+      add_ready(level_of(record), id, record)
     elseif closed then
       left = true
       tell_mover()

@@ -16,7 +16,7 @@ if string.sub(place, 1, 1) ~= 'd' or is_parked(id) then return state_at(id, plac
 local record = string.sub(place, 2)
 redis.call('ZREM', delayed, id)
 if holds_lane(record) then
-  add_ready(band_of(record), id, record)
+  add_ready(level_of(record), id, record)
 else
   admit(id, record, has_flag(record, RETURNS_TO_LANE_FLAG))
 end

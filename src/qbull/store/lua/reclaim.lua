@@ -6,39 +6,39 @@
 -- suspected either: the server may still serve the blocked read of a worker that has stopped. Jobs that were
 -- told to stop are cancelled.
 -- KEYS  base
--- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark used_bands
+-- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark used_levels
 -- FLAGS allow-oom
 -- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending
 -- ARGV  … started
---       started: <band><entry> of each delivery that was running; ending: what to append to the record of a
+--       started: <level><entry> of each delivery that was running; ending: what to append to the record of a
 --       dead job
 --       blind_ms: -1 if it is known which jobs were running, else how long a suspect must have been delivered
 -- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 if there may be more
 local running = {}
 for i = rest, #ARGV do running[ARGV[i]] = true end
 
-local streams = used_bands()
+local streams = used_levels()
 
 local taken, dead, more = 0, 0, 0
-for _, band in ipairs(streams) do
-  local stream = base .. 'ready:' .. band
+for _, level in ipairs(streams) do
+  local stream = base .. 'ready:' .. level
   local pending = redis.pcall('XPENDING', stream, 'workers', '-', '+', most - taken, consumer)
   if not pending.err then
     for _, delivery in ipairs(pending) do
       local entry = delivery[1]
-      local ids, lane, record = unsettled(band, entry)
+      local ids, lane, record = unsettled(level, entry)
       local is_train, first, free = lane ~= nil, ids[1], nil
       ids, free = without_marked(ids, lane, record)
       local id = ids[1]
       taken = taken + 1
-      drop_entry(band, entry)
+      drop_entry(level, entry)
       if free then free_lane(free) end
       if free and is_train then set_train(lane, false) end
       if id and id == first and is_record(record) then
         local crashes = crashes_of(record)
-        local guilty = running[band .. entry]
+        local guilty = running[level .. entry]
         if blind_ms >= 0 then
-          local marked = redis.call('HGET', base .. 'job:' .. id, 'alone') == band .. entry
+          local marked = redis.call('HGET', base .. 'job:' .. id, 'alone') == level .. entry
           guilty = delivery[3] >= blind_ms and (crashes < crash_limit - 1 or marked)
         end
         if guilty then

@@ -9,19 +9,19 @@
 -- GIVES how many jobs were given back
 local jobs, seen = 0, {}
 
-local function is_owned(band, entry)
-  local pending = redis.pcall('XPENDING', base .. 'ready:' .. band, 'workers', entry, entry, 1, worker)
+local function is_owned(level, entry)
+  local pending = redis.pcall('XPENDING', base .. 'ready:' .. level, 'workers', entry, entry, 1, worker)
   return not pending.err and pending[1] ~= nil
 end
 
 for i = rest, #ARGV do
-  local band, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
+  local level, entry = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local ids, lane, record = {}, nil, nil
-  if not seen[ARGV[i]] and is_owned(band, entry) then ids, lane, record = unsettled(band, entry) end
+  if not seen[ARGV[i]] and is_owned(level, entry) then ids, lane, record = unsettled(level, entry) end
   seen[ARGV[i]] = true
   if ids[1] then
     local free
-    drop_entry(band, entry)
+    drop_entry(level, entry)
     ids, free = without_marked(ids, lane, record)
     if free then free_lane(free) end
     if lane and ids[1] then

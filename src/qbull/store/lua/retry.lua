@@ -33,7 +33,7 @@ for i = rest, #ARGV, 3 do
     if is_stopped(id, record) then
       wait_for_others(id, record)
     elseif holds_lane(record) then
-      add_ready(band_of(record), id, record)
+      add_ready(level_of(record), id, record)
     else
       admit(id, record)
     end

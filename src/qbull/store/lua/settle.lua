@@ -8,7 +8,7 @@
 -- ARGV  limit:int ordered:int halt:int completed:int completed_ms:int failed:int failed_ms:int
 -- ARGV  singles:int members:int  …
 --       ordered: 1 if the jobs of a lane run in order. A job then holds its lane until its next attempt
---       singles (a number of arguments): band, how many, their entries, and for each
+--       singles (a number of arguments): level, how many, their entries, and for each
 --         id, record with ending: completed jobs that were alone in their entry
 --       members (likewise): lane, state, next, how many, and for each id, record with ending: completed
 --         jobs of a train; `state` is the state that the train must have (lib/train.lua), `next` its state
@@ -18,7 +18,7 @@
 --         milliseconds, or "sleep" or "pass" (the same one, and others of its lane may pass) with its due
 --         time and, if it waits for signals, the newest one that it knows, or "park" with what it needs of
 --         a worker (lib/parking.lua); lane and state are '' for a job that was alone in its entry
---       place is <band><entry>
+--       place is <level><entry>
 -- GIVES the ids whose outcomes were refused
 local stale = {}
 kept_completed, kept_completed_ms = completed, completed_ms
@@ -86,8 +86,8 @@ end
 
 local at = rest
 while at < members_at do
-  local band, many = ARGV[at], tonumber(ARGV[at + 1])
-  local stream, first, last = base .. 'ready:' .. band, at + 2, at + 1 + many
+  local level, many = ARGV[at], tonumber(ARGV[at + 1])
+  local stream, first, last = base .. 'ready:' .. level, at + 2, at + 1 + many
   local list, from, upto = ARGV, last + 1, last + 2 * many
   -- Entries that are still pending belong to the worker: reclaim acknowledges those that it takes back. Only
   -- if some are not pending, the index has to decide which.
@@ -96,7 +96,7 @@ while at < members_at do
     for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
     look_up(ids)
     for i, id in ipairs(ids) do
-      if place_of(id) == 'r' .. band .. ARGV[first + i - 1] then
+      if place_of(id) == 'r' .. level .. ARGV[first + i - 1] then
         ours[#ours + 1] = id
         ours[#ours + 1] = ARGV[from + 2 * i - 1]
       else
@@ -124,15 +124,15 @@ while at < others_at do
     counts[lane] = lane_count(lane) - many
     behind = behind - many
     local ends = following == '' or following == '-'
-    local band, entry = string.match(state, '^(.)(%S+)')
+    local level, entry = string.match(state, '^(.)(%S+)')
     if following == '-' then
-      local ids = unsettled(band, entry)
+      local ids = unsettled(level, entry)
       back_to_lane(lane, (without_marked({unpack(ids, many + 1)}, lane)))
     end
     set_train(lane, not ends and following)
     if ends then
       free_lane(lane)
-      drop_entry(band, entry)
+      drop_entry(level, entry)
     end
   end
   at = upto + 1
@@ -141,7 +141,7 @@ end
 for i = others_at, #ARGV, 8 do
   local place, lane, state, id, word = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local is_last, record, detail = ARGV[i + 5] == '1', ARGV[i + 6], ARGV[i + 7]
-  local band, entry = string.sub(place, 1, 1), string.sub(place, 2)
+  local level, entry = string.sub(place, 1, 1), string.sub(place, 2)
   local in_train = lane ~= ''
   local ours, foreign
   if in_train then
@@ -149,7 +149,7 @@ for i = others_at, #ARGV, 8 do
   else
     look_up({id})
     ours = place_of(id) == 'r' .. place
-    foreign = not ours and redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)[1]
+    foreign = not ours and redis.call('XRANGE', base .. 'ready:' .. level, entry, entry)[1]
     lane = not foreign and is_record(record) and lane_of(record)
   end
   if foreign and (word == 'dead' or not place_of(id)) then
@@ -157,7 +157,7 @@ for i = others_at, #ARGV, 8 do
     if name ~= id and not place_of(id) then forget_extras(id) end
     ours, id, record = true, name, is_record(record) and laneless(record) or foreign_record(foreign[2])
   elseif foreign then
-    drop_entry(band, entry)
+    drop_entry(level, entry)
   end
   if not ours then
     stale[#stale + 1] = id
@@ -176,7 +176,7 @@ for i = others_at, #ARGV, 8 do
     if in_train then
       behind = behind - 1
       if keeps_lane and not is_last then
-        local ids = unsettled(band, entry)
+        local ids = unsettled(level, entry)
         table.remove(ids, 1)
         back_to_lane(lane, (without_marked(ids, lane)))
       end
@@ -209,11 +209,11 @@ for i = others_at, #ARGV, 8 do
         watch(delayed, id, next_ms + delay)
         put(id, 'd' .. record)
       else
-        add_ready(band_of(record), id, record, entry)
+        add_ready(level_of(record), id, record, entry)
       end
     end
     if lane and (stops or not keeps_lane) then leave_lane(lane, is_last or (stops and keeps_lane)) end
-    if is_last or keeps_lane or not lane then drop_entry(band, entry) end
+    if is_last or keeps_lane or not lane then drop_entry(level, entry) end
   end
 end
 

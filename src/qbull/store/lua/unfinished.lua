@@ -8,7 +8,7 @@
 --       state: "waiting", "active" or "delayed"
 -- GIVES the next cursor ("0": that was all), how many were looked at, and for each that is in the state: id,
 --       record, due time or entry, worker, when that worker got it (in ms, else 0), and the start of its
---       place: r<band> before the entry, l or d before the record
+--       place: r<level> before the entry, l or d before the record
 local found = redis.call('HSCAN', index, cursor, 'COUNT', count)
 local flat, answer = found[2], {found[1], #found[2] / 2}
 local kinds = state == 'delayed' and 'dm' or state == 'waiting' and 'rld' or 'rl'

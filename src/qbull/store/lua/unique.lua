@@ -34,7 +34,7 @@ local function renew(id, place, record)
     local stream, entry = base .. 'ready:' .. string.sub(at, 1, 1), string.sub(at, 2)
     local old = redis.call('XRANGE', stream, entry, entry)[1][2][2]
     redis.call('XDEL', stream, entry)
-    add_ready(band_of(record), id, renewed(old, record), entry)
+    add_ready(level_of(record), id, renewed(old, record), entry)
   else
     return false
   end

@@ -44,7 +44,7 @@ else
   elseif is_parked(id) then
     leave_parking(id)
     redis.call('ZREM', delayed, id)
-    if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
+    if holds_lane(record) then add_ready(level_of(record), id, record) else admit(id, record) end
   else
     state = 'delayed'
     put(id, 'd' .. record)

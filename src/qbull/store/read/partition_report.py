@@ -88,7 +88,7 @@ class PartitionReport:
     partitions: list[PartitionStatus] = field(default_factory=list)
     hot: list[LongLane] = field(default_factory=list)
     halted: list[HaltedLane] = field(default_factory=list)
-    misfits: list[ConfigWarning] = field(default_factory=list)
+    warnings: list[ConfigWarning] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ async def partition_report(store: Store, settings: QueueSettings) -> PartitionRe
     members, layout = await store.workers(), await store.layout(settings)
     there = worker_declarations(members, settings.name, layout.current)
     found = PartitionReport(
-        settings.name, misfits=config_warnings(layout.partitions, settings_digest(settings), there)
+        settings.name, warnings=config_warnings(layout.partitions, settings_digest(settings), there)
     )
     long: list[_SampledLane] = []
     halted: list[_SampledLane] = []

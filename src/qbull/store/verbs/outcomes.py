@@ -52,6 +52,19 @@ class PartitionOutcomes:
         singles[0].append(entry)
         singles[1].extend((id, record_with_ending))
 
+    def done_next(self, delivery: bytes, id: bytes, record_with_ending: bytes, is_last: bool) -> bool:
+        """Record that the next job of a train has completed. Returns False if its train is not here yet, or
+        if a job before it did not complete.
+        """
+        train = self.trains.get(delivery)
+        if train is None or delivery in self.broken:
+            return False
+        self.count += 1
+        train[1].extend((id, record_with_ending))
+        if is_last:
+            self.ended[delivery] = b""
+        return True
+
     def done_in_train(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
         if position.delivery in self.broken:

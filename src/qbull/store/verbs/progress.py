@@ -22,7 +22,7 @@ class JobUpdate(NamedTuple):
     """New progress and log lines of a running job. `told`: lines that this delivery has logged before."""
 
     id: bytes
-    place: bytes
+    position: bytes
     lane: bytes
     progress: float | None
     attempt: int
@@ -32,7 +32,7 @@ class JobUpdate(NamedTuple):
     def arguments(self) -> list[bytes | str | int]:
         lines = [line.encode("utf-8", "replace") for line in self.lines]
         progress = "" if self.progress is None else f"{self.progress:g}"
-        return [self.id, self.place, self.lane, progress, self.attempt, self.told, len(lines), *lines]
+        return [self.id, self.position, self.lane, progress, self.attempt, self.told, len(lines), *lines]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class CrashBoard:
 
     def running(self) -> list[tuple[str, int, bytes]]:
         """Queue, partition and position of each job that has started and not ended."""
-        return [(queue.decode(), int(partition), place) for queue, partition, place, *_ in self._entries()]
+        return [
+            (queue.decode(), int(partition), position) for queue, partition, position, *_ in self._entries()
+        ]
 
     def processes(self) -> list[int]:
         """The processes of their own in which jobs are running."""

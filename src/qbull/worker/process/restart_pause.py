@@ -13,7 +13,7 @@ START_FAILED_EXIT_CODE = 76
 
 
 class RestartPause:
-    """For one place of a supervisor: its process, and those that follow."""
+    """For one slot of a supervisor: its process, and those that follow."""
 
     def __init__(self) -> None:
         self._quick_deaths = 0

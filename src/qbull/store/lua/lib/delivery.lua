@@ -26,14 +26,14 @@ local function foreign_id(id, place)
 end
 
 -- The unsettled jobs of an entry: their ids, their lane if it is a train, and the record of the first one.
-local function unsettled(band, entry)
-  local found = redis.call('XRANGE', base .. 'ready:' .. band, entry, entry)
+local function unsettled(level, entry)
+  local found = redis.call('XRANGE', base .. 'ready:' .. level, entry, entry)
   if not found[1] then return {} end
   local fields = found[1][2]
   local id, record = fields[1], fields[2]
   if id == '' then
     local lane = string.sub(record, 1, KEY_LANE_BYTES)
-    local settled = settled_of(lane, band .. entry)
+    local settled = settled_of(lane, level .. entry)
     if settled then
       local ids = ids_of_train(fields, settled)
       if not ids[1] then return {} end
@@ -42,7 +42,7 @@ local function unsettled(band, entry)
   end
   look_up({id})
   local place = place_of(id)
-  if place == 'r' .. band .. entry then return {id}, nil, stamped(record, entry) end
+  if place == 'r' .. level .. entry then return {id}, nil, stamped(record, entry) end
   if place and is_record(record) then return {} end
-  return {foreign_id(id, band .. entry)}, nil, stamped(foreign_record(fields), entry)
+  return {foreign_id(id, level .. entry)}, nil, stamped(foreign_record(fields), entry)
 end

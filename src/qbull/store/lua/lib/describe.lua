@@ -12,9 +12,9 @@ end
 -- The entry, the worker and the time of delivery of a job that runs in a train. Only the first unsettled job
 -- of a train runs.
 local function runs_at(id, lane)
-  local band, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
-  if not band then return nil end
-  local stream = base .. 'ready:' .. band
+  local level, entry, settled = string.match(train_state(lane) or '', '^(.)(%S+) ?(%d*)$')
+  if not level then return nil end
+  local stream = base .. 'ready:' .. level
   local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1)
   if pending.err or not pending[1] then return nil end
   local first = ids_of_train(in_entry(stream, entry), tonumber(settled) or 0)[1]

@@ -3,18 +3,18 @@
 -- COMMIT write_dropped_entries
 local dropped = {}
 
-local function drop_entry(band, entry)
-  local list = dropped[band]
+local function drop_entry(level, entry)
+  local list = dropped[level]
   if not list then
     list = {}
-    dropped[band] = list
+    dropped[level] = list
   end
   list[#list + 1] = entry
 end
 
 local function write_dropped_entries()
-  for band, entries in pairs(dropped) do
-    local stream = base .. 'ready:' .. band
+  for level, entries in pairs(dropped) do
+    local stream = base .. 'ready:' .. level
     for from = 1, #entries, 2000 do
       local upto = math.min(from + 1999, #entries)
       redis.call('XACK', stream, 'workers', unpack(entries, from, upto))

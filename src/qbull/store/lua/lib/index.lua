@@ -1,5 +1,5 @@
 -- index: job id → its place. Read and written once for a whole batch.
---   r<band><entry>  in a ready stream, waiting or handed over
+--   r<level><entry>  in a ready stream, waiting or handed over
 --   l<record>  behind others of its lane: in the lane's list, or in a train      d<record>  delayed
 --   m<record>  delayed, and on its way to another partition (move_out.lua)
 --   c<entry>  completed      f<entry>  failed      x<entry>  cancelled

@@ -121,5 +121,5 @@ local function admit(id, record, returns)
   if returns then record = with_flag(record, RETURNS_TO_LANE_FLAG, false) end
   local lane = lane_of(record)
   if lane and not enter_lane(lane) then return wait_in_lane(lane, id, record, returns) end
-  add_ready(band_of(record), id, record)
+  add_ready(level_of(record), id, record)
 end

@@ -26,9 +26,9 @@ local function send_train(lane, ids, first)
   end
   if #ids == 1 then
     behind = behind - 1
-    add_ready(band_of(first), ids[1], first)
+    add_ready(level_of(first), ids[1], first)
   else
-    add_train(band_of(first), lane, ids)
+    add_train(level_of(first), lane, ids)
   end
 end
 

@@ -9,22 +9,22 @@ local function is_after(entry, other)
   return ms > other_ms or (ms == other_ms and seq > other_seq)
 end
 
--- Band 0 is for returned deliveries, so that they do not queue up behind everybody again. A returned job gets
--- a higher entry than before, whatever the clock says, because its fence must rise. Returns the place.
-local function add_entry(band, name, value, above)
-  local stream = base .. 'ready:' .. band
+-- Level 0 is for returned deliveries, so that they do not queue up behind everybody again. A returned job
+-- gets a higher entry than before, whatever the clock says, because its fence must rise. Returns the place.
+local function add_entry(level, name, value, above)
+  local stream = base .. 'ready:' .. level
   local entry = redis.call('XADD', stream, '*', name, value)
   if above and not is_after(entry, above) then
     redis.call('XDEL', stream, entry)
     entry = string.format('%.0f-0', string.match(above, '^%d+') + 1)
     redis.call('XADD', stream, entry, name, value)
   end
-  if band ~= '5' and band ~= '0' and redis.call('SADD', bands, band) == 1 then
+  if level ~= '5' and level ~= '0' and redis.call('SADD', bands, level) == 1 then
     tell('bell', 'bands')
   end
-  return band .. entry
+  return level .. entry
 end
 
-local function add_ready(band, id, record, above)
-  put(id, 'r' .. add_entry(band, id, record, above))
+local function add_ready(level, id, record, above)
+  put(id, 'r' .. add_entry(level, id, record, above))
 end

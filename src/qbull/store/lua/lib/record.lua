@@ -2,7 +2,7 @@
 -- USES  record_layout
 local BANDS = '0123456789a'
 
-local function band_of(record)
+local function level_of(record)
   local priority = string.byte(record, PRIORITY_AT) or 5
   if priority > 10 then priority = 5 end
   return string.sub(BANDS, priority + 1, priority + 1)

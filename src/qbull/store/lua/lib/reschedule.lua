@@ -5,7 +5,7 @@
 -- USES  clock stamp record_layout record report index ready lane due state take parked
 -- A job that is due now may run at once.
 local function run_now(id, record)
-  if holds_lane(record) then add_ready(band_of(record), id, record) else admit(id, record) end
+  if holds_lane(record) then add_ready(level_of(record), id, record) else admit(id, record) end
   report('w', id, record, REPORT_ALL_FLAG)
   return 'waiting'
 end

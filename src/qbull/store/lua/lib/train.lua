@@ -47,8 +47,8 @@ local function write_trains()
   in_chunks('HDEL', trains, gone)
 end
 
-local function add_train(band, lane, ids, above)
-  set_train(lane, add_entry(band, '', lane .. table.concat(ids, '\n'), above))
+local function add_train(level, lane, ids, above)
+  set_train(lane, add_entry(level, '', lane .. table.concat(ids, '\n'), above))
 end
 
 -- The number of settled jobs of a train. nil if the lane has another train by now, or none.

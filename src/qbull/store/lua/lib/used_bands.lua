@@ -1,9 +1,0 @@
--- used_bands: the bands of the ready streams that a partition may have.
--- NEEDS base
--- USES  record_layout
-local function used_bands()
-  local list = {'0', '5'}
-  if redis.call('EXISTS', base .. 'ready:' .. UNPARKED_BAND) == 1 then list[#list + 1] = UNPARKED_BAND end
-  for _, band in ipairs(redis.call('SMEMBERS', base .. 'bands')) do list[#list + 1] = band end
-  return list
-end
