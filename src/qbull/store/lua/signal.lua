@@ -25,7 +25,7 @@ end
 local function wake_up(record)
   redis.call('ZREM', delayed, id)
   if holds_lane(record) then
-    add_ready(band_of(record), id, record)
+    add_ready(level_of(record), id, record)
   else
     admit(id, record, has_flag(record, RETURNS_TO_LANE_FLAG))
   end
