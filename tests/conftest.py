@@ -123,6 +123,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "QUEUES_UI_PASS",
         "ADMIN_PASSWORD",
         "QBULL_ADMIN_TOKEN",
+        "QBULL_OPERATOR_TOKEN",
         "QBULL_VIEWER_TOKEN",
         "QBULL_ALLOWED_HOSTS",
         "QBULL_HIDE_PAYLOADS",

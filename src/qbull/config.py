@@ -303,6 +303,7 @@ def _access(env: Mapping[str, str]) -> Access:
         return Access(
             password=env.get("QUEUES_UI_PASS") or env.get("ADMIN_PASSWORD"),
             admin_token=env.get("QBULL_ADMIN_TOKEN"),
+            operator_token=env.get("QBULL_OPERATOR_TOKEN"),
             viewer_token=env.get("QBULL_VIEWER_TOKEN"),
             hosts=_list(env, "QBULL_ALLOWED_HOSTS"),
             hide_payloads=_choice(env, "QBULL_HIDE_PAYLOADS", "no", "yes") == "yes",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from web import Person, make_admin, make_nobody, make_viewer, open_web  # noqa: F401 - some are fixtures
+from web import ADMIN, OPERATOR, VIEWER, Person, Web, make_admin, make_nobody, open_web  # noqa: F401 - some are fixtures
 
 import qbull
-from qbull.api.endpoint import Nothing
+from qbull.api.auth import ROLE_RANK
+from qbull.api.endpoint import Endpoint, Nothing
 from qbull.api.routes import Router
 from qbull.api.table import TABLE
+from qbull.core.access import TOKEN_ROLES, Role
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 PATHS = sorted({endpoint.path for endpoint in TABLE})
-PEOPLE = ("open", "viewer", "admin")
-MAY = {"open": {"open"}, "viewer": {"open", "viewer"}, "admin": {"open", "viewer", "admin"}}
+FIXED = {"viewer": VIEWER, "operator": OPERATOR, "admin": ADMIN}
+SCOPES = {"all": (), "its queue": ("sms", "em*"), "another": ("sms",)}
+"""The queue in the paths is "email"."""
 
 
 def real(path: str) -> str:
@@ -21,6 +24,15 @@ def real(path: str) -> str:
     for name in ("queue", "schedule"):
         path = path.replace("{" + name + "}", "email")
     return "/".join("nothing-such" if part.startswith("{") else part for part in path.split("/"))
+
+
+def is_allowed(endpoint: Endpoint, role: Role, scope: str, action: str = "") -> bool:
+    """What the table says about one cell."""
+    if ROLE_RANK[role] < ROLE_RANK[endpoint.action_roles.get(action, endpoint.role)]:
+        return False
+    if scope == "all" or endpoint.role == "open":
+        return True
+    return endpoint.scope in ("queues", "none") or (endpoint.scope == "queue" and scope == "its queue")
 
 
 def test_the_table_says_who_may_do_what() -> None:
@@ -33,10 +45,46 @@ def test_the_table_says_who_may_do_what() -> None:
         "/readyz",
         "/api/openapi.json",
     }
-    assert {e.path for e in writes if e.role != "admin"} == {"/api/login", "/api/logout"}
+    assert {e.path for e in writes if e.role in ("open", "viewer")} == {"/api/login", "/api/logout"}
+    assert {e.audit for e in writes if e.role == "operator"} == {
+        "pause all queues",
+        "resume all queues",
+        "pause queue",
+        "resume queue",
+        "enqueue",
+        "retry job",
+        "promote job",
+        "reschedule job",
+        "update job",
+        "cancel job",
+        "start operation",
+        "redrive",
+        "stop operation",
+        "pause schedule",
+        "resume schedule",
+        "run schedule",
+    }
     assert {e.path for e in reads if e.role == "admin"} == {"/api/tokens"}
     assert [e.path for e in writes if e.audit is None] == [], "whatever changes something is written down"
     assert [e.path for e in reads if e.audit is not None] == []
+
+
+def test_a_token_for_some_queues_has_no_say_in_what_concerns_the_whole_app() -> None:
+    of_the_app = {f"{e.method} {e.path}" for e in TABLE if e.scope == "app"}
+
+    assert of_the_app == {
+        "GET /api/system",
+        "GET /api/alerts",
+        "POST /api/alerts/test",
+        "GET /metrics",
+        "DELETE /api/sessions",
+        "GET /api/tokens",
+        "POST /api/tokens",
+        "POST /api/tokens/{token}/rotate",
+        "DELETE /api/tokens/{token}",
+        "GET /api/audit",
+    }
+    assert all(("{queue}" in e.path) == (e.scope == "queue") for e in TABLE)
 
 
 def test_every_endpoint_has_a_name_and_a_summary_of_its_own() -> None:
@@ -45,28 +93,50 @@ def test_every_endpoint_has_a_name_and_a_summary_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_each_role_gets_what_the_table_says(
-    path: str, app: qbull.App, nobody: Person, viewer: Person, admin: Person
-) -> None:
+async def test_each_role_and_scope_gets_what_the_table_says(path: str, app: qbull.App, web: Web) -> None:
     app.queue("email")
     endpoints = {e.method: e for e in TABLE if e.path == path}
-    cells = [
-        (role, person, method)
-        for role, person in zip(PEOPLE, (nobody, viewer, admin), strict=True)
-        for method in METHODS
-    ]
+    people = {("open", "all"): await web.person(), **await _people(web)}
 
-    for role, person, method in cells:
-        endpoint = endpoints.get("GET" if method == "HEAD" else method)  # type: ignore[call-overload]
-        status = await _status(person, method, real(path))
+    for (role, scope), person in people.items():
+        for method in METHODS:
+            cell = (role, scope, method)
+            endpoint = endpoints.get("GET" if method == "HEAD" else method)  # type: ignore[call-overload]
+            status = await _status(person, method, real(path))
 
-        if endpoint is None:
-            assert status == 405, (role, method)
-        elif endpoint.role in MAY[role]:
-            assert status not in (401, 403, 405, 421, 500), (role, method, status)
-            assert status != 503 or 503 in endpoint.answers, (role, method)
-        else:
-            assert status == (401 if role == "open" else 403), (role, method)
+            if endpoint is None:
+                assert status == 405, cell
+            elif is_allowed(endpoint, role, scope):
+                assert status not in (401, 403, 405, 421, 500), (cell, status)
+                assert status != 503 or 503 in endpoint.answers, cell
+            else:
+                assert status == (401 if role == "open" else 403), (cell, status)
+
+
+@pytest.mark.parametrize("endpoint", [e for e in TABLE if e.action_roles], ids=lambda e: e.name)
+async def test_the_role_for_an_action_in_the_body_is_in_the_table_too(
+    endpoint: Endpoint, app: qbull.App, web: Web
+) -> None:
+    await app.queue("email").pause()
+
+    for action in ("retry", "redrive", "cancel", "promote", "remove", "clean"):
+        for (role, scope), person in (await _people(web)).items():
+            answer = await person.ask(endpoint.method, real(endpoint.path), {"action": action})
+
+            allowed = is_allowed(endpoint, role, scope, action)
+            assert (answer.status_code != 403) == allowed, (action, role, scope, answer.text)
+            assert answer.status_code < 500 and answer.status_code != 401
+
+
+async def _people(web: Web) -> dict[tuple[Role, str], Person]:
+    """Somebody for each role and each scope."""
+    admin, made = await web.person(ADMIN), dict[tuple[Role, str], Person]()
+    for role in TOKEN_ROLES:
+        for scope, queues in SCOPES.items():
+            body = {"name": f"{role} of {scope}", "role": role, "queues": queues}
+            token = FIXED[role] if not queues else (await admin.post("/api/tokens", body))["token"]
+            made[role, scope] = await web.person(token)
+    return made
 
 
 async def _status(person: Person, method: str, path: str) -> int:

@@ -143,4 +143,4 @@ async def test_whoever_sees_no_payloads_cannot_filter_by_them(
             name, _, rest = path.partition("?")
             asked = {**dict([rest.split("=")]), **query}
             text = await viewer.refused(403, "GET", f"/api/queues/orders/{name}", params=asked)
-            assert "hides arguments and errors" in text
+            assert "shows arguments and errors to admins only" in text

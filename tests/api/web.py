@@ -20,7 +20,8 @@ from qbull.api.server import ApiServer, config_of
 from qbull.api.table import TABLE
 
 ADMIN, VIEWER, PASSWORD = "admin-token-for-the-tests", "viewer-token-for-the-tests", "a password for tests"
-ACCESS = qbull.Access(password=PASSWORD, admin_token=ADMIN, viewer_token=VIEWER)
+OPERATOR = "operator-token-for-the-tests"
+ACCESS = qbull.Access(password=PASSWORD, admin_token=ADMIN, operator_token=OPERATOR, viewer_token=VIEWER)
 
 _routes = Router(TABLE)
 
@@ -101,6 +102,11 @@ async def open_web(app: qbull.App) -> AsyncIterator[Web]:
 @pytest.fixture(name="admin")
 async def make_admin(web: Web) -> Person:
     return await web.person(ADMIN)
+
+
+@pytest.fixture(name="operator")
+async def make_operator(web: Web) -> Person:
+    return await web.person(OPERATOR)
 
 
 @pytest.fixture(name="viewer")

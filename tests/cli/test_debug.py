@@ -174,7 +174,9 @@ async def test_dev_has_its_dashboard_beside_a_breakpoint(shell: Shell, orders: q
     import httpx
 
     job = await task(orders, "charge").enqueue(order_id=7)
-    process = debug(shell, "dev", "orders_app:app", "--debug", "--port", "0", QUEUES_UI_PASS="secret-pass")
+    process = debug(
+        shell, "dev", "orders_app:app", "--debug", "--port", "0", QUEUES_UI_PASS="a-long-password"
+    )
     await eventually(lambda: says(shell, "(Pdb)"), within=60)
     url = next(word for word in shell.err.split() if word.startswith("http://")).rstrip(",")
     answer = await httpx.AsyncClient().get(url.removesuffix("/ui") + "/healthz", timeout=30)

@@ -19,7 +19,7 @@ from qbull.store.store import Store
 from topology import free_port
 
 PORTS = ("OUTSIDE_PORT", "SERVER_1_PORT", "SERVER_2_PORT", "SERVER_3_PORT")
-ADMIN = "local-admin"
+ADMIN = "local-admin-token"
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -77,7 +77,7 @@ async def test_three_servers_run_each_tick_once(example: Schedulers) -> None:
     await example.start_all()
 
     async def completed() -> int:
-        stats = ask(example.at(2, "/api/queues/ayt-sync/stats"), token="local-viewer")[1]
+        stats = ask(example.at(2, "/api/queues/ayt-sync/stats"), token="local-viewer-token")[1]
         return int(stats["completed"]) >= 4
 
     await eventually(completed, within=60)
@@ -102,16 +102,16 @@ async def test_every_line_of_the_page_that_asks_the_api_is_answered(example: Sch
 async def test_it_is_steered_watched_and_tells_people(example: Schedulers) -> None:
     example.configure(AYT_CRON="0 0 1 1 *", SERPRAM_CRON="0 0 1 1 *")  # they run when they are told to
     await example.start_all()
-    refused = ask(example.at(1, "/api/queues/serpram/run"), "POST", token="local-viewer")[0]
+    refused = ask(example.at(1, "/api/queues/serpram/run"), "POST", token="local-viewer-token")[0]
     started = example.act("/api/queues/serpram/run")
     job = f"/api/queues/serpram-sync/jobs/{started['jobId']}"
 
     async def done() -> Any:
-        found = ask(example.at(3, job), token="local-viewer")[1]
+        found = ask(example.at(3, job), token="local-viewer-token")[1]
         return found if found.get("state") == "completed" else None
 
     found = await eventually(done, within=60)
-    logs = ask(example.at(3, f"{job}/logs"), token="local-viewer")[1]
+    logs = ask(example.at(3, f"{job}/logs"), token="local-viewer-token")[1]
     ask(example.outside("/ayt/break"), "POST")
     example.act("/api/queues/ayt-sync/settings", {"retry": {"attempts": 1}}, "PUT")
     example.act("/api/queues/ayt/run")

@@ -1,4 +1,4 @@
-// Who is using the page. A viewer is shown no button that the API would refuse.
+// Who is using the page. Nobody is shown a button that the API would refuse.
 import { computed, signal } from "@preact/signals";
 import { get, post, Problem, whenLost } from "./api";
 import type { Done, Me } from "./wire";
@@ -6,6 +6,8 @@ import type { Done, Me } from "./wire";
 /** undefined while it is not known yet, null where nobody is logged in. */
 export const me = signal<Me | null | undefined>(undefined);
 export const admin = computed(() => me.value?.role === "admin");
+/** May run, pause, retry and cancel; an admin may too. */
+export const operator = computed(() => admin.value || me.value?.role === "operator");
 
 whenLost(() => {
   me.value = null;

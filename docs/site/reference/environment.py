@@ -47,10 +47,11 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
     ],
     "The REST server": [
         ("QUEUES_UI_PASS, ADMIN_PASSWORD", "", "the password of the dashboard"),
-        ("QBULL_ADMIN_TOKEN", "", "a token that may act"),
+        ("QBULL_ADMIN_TOKEN", "", "a token that may do everything"),
+        ("QBULL_OPERATOR_TOKEN", "", "a token that may run, pause, retry and cancel"),
         ("QBULL_VIEWER_TOKEN", "", "a token that may look"),
         ("QBULL_ALLOWED_HOSTS", "localhost", "names under which browsers may use it, separated by commas"),
-        ("QBULL_HIDE_PAYLOADS", "no", "`yes`: viewers see no arguments, results or tracebacks"),
+        ("QBULL_HIDE_PAYLOADS", "no", "`yes`: only admins see arguments, results or tracebacks"),
         ("QBULL_REDACT", "", "fields that are shown to nobody, separated by commas"),
         ("QBULL_PUBLIC_METRICS", "no", "`yes`: `/metrics` needs no token"),
     ],

@@ -8,7 +8,7 @@ from qbull.api.openapi import describe
 from qbull.api.table import TABLE
 from reference.cells import code, table
 
-ROLES = {"open": "none", "viewer": "viewer", "admin": "admin"}
+ROLES = {"open": "none"}
 
 
 def page() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from starlette.requests import Request
@@ -19,13 +19,14 @@ from qbull.api.auth import ANONYMOUS, ROLE_RANK, Caller
 from qbull.api.body import read_body, read_query
 from qbull.api.context import ApiContext
 from qbull.api.dashboard import Dashboard
-from qbull.api.endpoint import NOTHING, ApiCall, Endpoint, Nothing, Reply
-from qbull.api.guard import AllowedHosts, check_same_origin, guarded
+from qbull.api.endpoint import NOTHING, ApiCall, Endpoint, Nothing, Reply, check_queue
+from qbull.api.guard import AllowedHosts, UndeclaredProxies, check_same_origin, guarded
 from qbull.api.problems import ApiProblem, problem_of
 from qbull.api.routes import Router, path_of
 from qbull.api.table import TABLE
 from qbull.app import App
 from qbull.core.access import Access, Role
+from qbull.errors import NotFound
 from qbull.store.verbs.audit_log import AuditLogEntry
 from qbull.views.shape import to_plain
 
@@ -41,7 +42,9 @@ class Api:
     """The ASGI application that `qbull.asgi(app)` returns. It can be mounted in another ASGI application."""
 
     def __init__(self, app: App, access: Access) -> None:
+        access.check_secrets()
         self.context = ApiContext(app, access)
+        self._proxies = UndeclaredProxies()
         self._routes = Router(TABLE)
         self._hosts = AllowedHosts(access.hosts)
         self._page = Dashboard()
@@ -94,10 +97,13 @@ class Api:
         details: dict[str, Any] = {}
         status = 500
         try:
+            self._proxies.check(request)
             required = self._required_role(endpoint)
             if required != "open":
                 caller = await self.context.auth.caller(request)
             self._admit(request, endpoint, caller, required)
+            if caller.queues:
+                _check_scope(endpoint, caller, path)
             query = (
                 NOTHING
                 if endpoint.query is Nothing and not request.scope["query_string"]
@@ -108,12 +114,16 @@ class Api:
                 body = await read_body(
                     request, endpoint.body, self.body_limit, optional=endpoint.body_optional
                 )
+            if endpoint.action_roles:
+                _check_role(caller, endpoint.action_roles.get(getattr(body, "action", ""), required))
             call = ApiCall(self.context, request, caller, path, query, body, details)
             response = _response(await endpoint.handler(call), endpoint)
             status = response.status_code
             return response
         except Exception as error:
             problem = problem_of(error)
+            if caller.queues and isinstance(error, NotFound):  # It may name other queues and schedules.
+                problem = ApiProblem(404, "there is nothing of this name in the queues of your token")
             status = problem.status
             raise problem from error
         finally:
@@ -131,11 +141,7 @@ class Api:
             self._hosts.check(request)
             if endpoint.method != "GET":
                 check_same_origin(request, caller)
-        if ROLE_RANK[caller.role] >= ROLE_RANK[required]:
-            return
-        if caller.role == "open":
-            raise ApiProblem(401, "send Authorization: Bearer TOKEN, or log in")
-        raise ApiProblem(403, f"{caller.name} has role viewer; role admin is required")
+        _check_role(caller, required)
 
     async def _write_audit(
         self,
@@ -168,6 +174,27 @@ class Api:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _check_role(caller: Caller, required: Role) -> None:
+    if ROLE_RANK[caller.role] >= ROLE_RANK[required]:
+        return
+    if caller.role == "open":
+        raise ApiProblem(401, "send Authorization: Bearer TOKEN, or log in")
+    raise ApiProblem(403, f"{caller.name} has role {caller.role}; role {required} is required")
+
+
+def _check_scope(endpoint: Endpoint, caller: Caller, path: Mapping[str, str]) -> None:
+    """Refuse a caller whose token is for some queues, unless the endpoint knows how to keep to them."""
+    match endpoint.scope:
+        case "queue":
+            check_queue(caller, path["queue"])
+        case "app":
+            raise ApiProblem(403, f"{caller.name} has a token for some queues; this concerns the whole app")
+        case "queues" | "none":
+            pass
+        case _:
+            assert_never(endpoint.scope)
 
 
 class FastJsonResponse(Response):

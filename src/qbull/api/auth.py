@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from qbull.api.headers import header
 from qbull.api.problems import ApiProblem
-from qbull.core.access import ROLES, Access, Role
+from qbull.core.access import ROLES, Access, Role, TokenRole, in_scope
 from qbull.errors import ServerError
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
@@ -40,13 +40,21 @@ SECURE_SESSION_COOKIE = "__Host-qbull_session"
 
 
 class Caller(NamedTuple):
-    """The sender of a request. `ambient`: a browser may have added the credentials by itself."""
+    """The sender of a request. `queues` is the scope of its token: empty if it may use all queues.
+
+    `ambient`: a browser may have added the credentials by itself.
+    """
 
     name: str
     role: Role
     how: Literal["token", "basic", "session", "nobody"]
     proof: str = ""
     token: str | None = None
+    queues: tuple[str, ...] = ()
+
+    def may_use(self, queue: str) -> bool:
+        """Whether a queue is in the scope of this caller."""
+        return in_scope(queue, self.queues)
 
     @property
     def ambient(self) -> bool:
@@ -62,13 +70,16 @@ class Authenticator:
         self._store = store
         self._access = access
         self._password = None if access.password is None else digest_of(access.password)
-        self._fixed: list[tuple[str, Caller]] = []
-        if access.admin_token is not None:
-            admin = Caller("QBULL_ADMIN_TOKEN", "admin", "token")
-            self._fixed.append((digest_of(access.admin_token), admin))
-        if access.viewer_token is not None:
-            viewer = Caller("QBULL_VIEWER_TOKEN", "viewer", "token")
-            self._fixed.append((digest_of(access.viewer_token), viewer))
+        configured: list[tuple[TokenRole, str | None]] = [
+            ("admin", access.admin_token),
+            ("operator", access.operator_token),
+            ("viewer", access.viewer_token),
+        ]
+        self._fixed = [
+            (digest_of(token), Caller(f"QBULL_{role.upper()}_TOKEN", role, "token"))
+            for role, token in configured
+            if token is not None
+        ]
         self._secrets = {caller.name: digest for digest, caller in self._fixed}
         if self._password is not None:
             self._secrets["admin"] = self._password
@@ -100,7 +111,7 @@ class Authenticator:
         now = int(await server_time(self._store()) * 1000)
         until = now + int(self._access.session_longest * 1000)
         session = Session(who.name, who.role, now, until, who.token)
-        secret = self._secrets[who.name] if who.token is None else None
+        secret = self._secrets[who.name] if who.token is None else digest_of(who.proof)
         idle = self._access.session_idle
         text = await sessions.create(self._store(), session, idle=idle, secret=secret)
         return text, session
@@ -142,15 +153,14 @@ class Authenticator:
 
     async def _stored_token(self, id: str, text: str) -> tuple[Caller, float]:
         there = await tokens.find(self._store(), id)
-        if there is None or not there[0].fits(text):
+        if there is None or not there.token.fits(text, there.now_ms):
             raise unknown("this token is not known, has expired, or was revoked")
-        token, left = there
+        token, left = there.token, there.token.seconds_left(digest_of(text), there.now_ms)
         if time.monotonic() - self._noted.get(id, float("-inf")) > TOKEN_USE_INTERVAL_SECONDS:
             self._noted[id] = time.monotonic()
             await tokens.record_use(self._store(), id)
-        return Caller(
-            token.name, token.role, "token", text, id
-        ), CALLER_CACHE_SECONDS if left is None else left
+        caller = Caller(token.name, token.role, "token", text, id, token.queues)
+        return caller, CALLER_CACHE_SECONDS if left is None else left
 
     async def _session(self, text: str) -> Caller:
         return await self._remembered(f"s{text}", partial(self._stored_session, text))
@@ -163,10 +173,14 @@ class Authenticator:
             secret = self._secrets.get(session.name)
             if secret is None or not session.fits(text, secret):
                 raise unknown("what this session was opened with has been changed; log in again")
-        elif await tokens.find(self._store(), session.token) is None:
+            return Caller(session.name, session.role, "session", text), CALLER_CACHE_SECONDS
+        there = await tokens.find(self._store(), session.token)
+        valid = [] if there is None else there.token.valid_digests(there.now_ms)
+        if there is None or not any(session.fits(text, digest) for digest in valid):
             await sessions.end(self._store(), text)
             raise unknown("the token that this session was opened with was revoked; log in again")
-        return Caller(session.name, session.role, "session", text, session.token), CALLER_CACHE_SECONDS
+        token = there.token
+        return Caller(token.name, token.role, "session", text, token.id, token.queues), CALLER_CACHE_SECONDS
 
     async def _basic(self, text: str, request: Request) -> Caller:
         try:

@@ -7,6 +7,7 @@ from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, c
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.problems import ApiProblem
+from qbull.core.access import check_scope
 from qbull.core.record import to_datetime
 from qbull.store.verbs import audit_log, tokens
 from qbull.views import access as views
@@ -21,6 +22,7 @@ async def me(call: ApiCall[Nothing, Nothing]) -> views.MeView:
         timestamp=now(),
         name=caller.name,
         role=caller.role,
+        queues=list(caller.queues),
         how=caller.how,
         sees_payloads=call.context.redaction.sees_payloads(caller),
         app=call.context.app.prefix,
@@ -69,9 +71,21 @@ async def create_token(call: ApiCall[Nothing, views.NewTokenBody]) -> views.Crea
     asked, store = call.body, call.context.store
     if not asked.name.isprintable():
         raise ApiProblem(400, "body: name: use printable characters")
-    call.audit_details.update(target=asked.name, role=asked.role)
+    queues = check_scope(asked.queues)
+    call.audit_details.update(target=asked.name, role=asked.role, **({"queues": queues} if queues else {}))
     by, lasts = call.caller.name, asked.expires_in
-    token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts)
+    token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts, queues=queues)
+    call.audit_details["token"] = token.id
+    return views.CreatedTokenView(timestamp=now(), token=text, details=views.TokenView.of(token))
+
+
+async def rotate_token(call: ApiCall[Nothing, views.RotateBody]) -> views.CreatedTokenView:
+    asked = call.body
+    call.audit_details["overlap"] = asked.overlap
+    token, text = await tokens.rotate(
+        call.context.store, call.path["token"], overlap=asked.overlap, lasts=asked.expires_in
+    )
+    call.context.auth.forget()
     return views.CreatedTokenView(timestamp=now(), token=text, details=views.TokenView.of(token))
 
 
@@ -98,6 +112,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/me",
         role="viewer",
+        scope="none",
         summary="Show the caller, its role and its rights",
         handler=me,
         answer=views.MeView,
@@ -106,6 +121,7 @@ ENDPOINTS = [
         method="POST",
         path="/api/login",
         role="open",
+        scope="none",
         summary="Log in with the password or a token; the session is in a cookie",
         handler=log_in,
         body=views.LoginBody,
@@ -118,6 +134,7 @@ ENDPOINTS = [
         method="POST",
         path="/api/logout",
         role="viewer",
+        scope="none",
         summary="End the session",
         handler=log_out,
         answer=views.DoneView,
@@ -151,6 +168,18 @@ ENDPOINTS = [
         status=201,
         problems=(409,),
         audit="create token",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/tokens/{token}/rotate",
+        role="admin",
+        summary="Give a token a new secret; only this answer shows it",
+        handler=rotate_token,
+        body=views.RotateBody,
+        body_optional=True,
+        answer=views.CreatedTokenView,
+        problems=(404, 409),
+        audit="rotate token",
     ),
     Endpoint(
         method="DELETE",

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qbull.api.audit import AuditWriter
-from qbull.api.auth import Authenticator
+from qbull.api.auth import Authenticator, Caller
 from qbull.api.live_stream import EventBroadcaster
 from qbull.api.recent_waits import RecentWaits
 from qbull.api.redaction import Redaction
@@ -59,8 +59,10 @@ class ApiContext:
         self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), METRICS_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()
         self.flows: CachedValue[FlowsView] = CachedValue(lambda: _flows(self), FLOWS_CACHE_SECONDS)
-        self.overviews: dict[int, CachedValue[Overview]] = {}
-        self.waits = RecentWaits()
+        self.overviews: dict[tuple[int, tuple[str, ...]], CachedValue[Overview]] = {}
+        """By period and scope."""
+        self.waits: dict[tuple[str, ...], RecentWaits] = {}
+        """By scope."""
         self.minutes = MinuteCache()
         self.shutting_down = asyncio.Event()
         self._undeclared_queues: dict[str, tuple[float, Queue]] = {}
@@ -101,6 +103,11 @@ class ApiContext:
             with suppress(UnreadableSettings):
                 found.append(await self.queue(name))
         return found
+
+    async def queues_of(self, caller: Caller) -> list[Queue]:
+        """All queues that are in the scope of a caller, by name."""
+        found = await self.queues()
+        return [queue for queue in found if caller.may_use(queue.name)] if caller.queues else found
 
 
 class CachedValue(Generic[T]):

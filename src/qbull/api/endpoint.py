@@ -11,7 +11,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from qbull.core.access import Role
+from qbull.api.problems import ApiProblem
+from qbull.core.access import Role, TokenRole
 
 if TYPE_CHECKING:
     from qbull.api.auth import Caller
@@ -21,6 +22,12 @@ Q = TypeVar("Q")
 B = TypeVar("B")
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
+EndpointScope = Literal["app", "queue", "queues", "none"]
+"""How an endpoint treats callers whose token is for some queues only.
+
+"app": it refuses them. "queue": the queue in its path must be one of theirs. "queues": it shows and changes
+only what belongs to their queues. "none": it concerns no queue.
+"""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +50,15 @@ class ApiCall(Generic[Q, B]):
     audit_details: dict[str, Any] = field(default_factory=dict)
     """More for the audit entry than caller, action and target."""
 
+    def check_queue(self, queue: str) -> None:
+        """Refuse the call if the caller's token is for other queues."""
+        check_queue(self.caller, queue)
+
+
+def check_queue(caller: Caller, queue: str) -> None:
+    if not caller.may_use(queue):
+        raise ApiProblem(403, f"{caller.name} has a token for other queues")
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -61,7 +77,8 @@ Handler = Callable[[ApiCall[Any, Any]], Awaitable[msgspec.Struct | Reply | Respo
 class Endpoint:
     """One row of the table.
 
-    `audit` is the name of the action in the audit log, None if the endpoint changes nothing. `answers` are
+    `scope` is the treatment of tokens for some queues. `action_roles` are the roles for values of the body's
+    `action` that need more than `role`. `audit` is the name of the action in the audit log, None if the endpoint changes nothing. `answers` are
     further statuses of success. `media` is the type of answers that are not JSON.
     """
 
@@ -71,6 +88,9 @@ class Endpoint:
     summary: str
     handler: Handler
     answer: Any
+    scope: EndpointScope = "app"
+    """Always "queue" if the path names a queue."""
+    action_roles: Mapping[str, TokenRole] = field(default_factory=dict)
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
     status: int = 200
@@ -83,6 +103,10 @@ class Endpoint:
     body_optional: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
     """Constraints on the body that its shape cannot express, as JSON Schema."""
+
+    def __post_init__(self) -> None:
+        if "{queue}" in self.path:
+            object.__setattr__(self, "scope", "queue")
 
     @property
     def tag(self) -> str:

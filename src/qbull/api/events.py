@@ -40,6 +40,7 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
             400, "query: job: give its queue too", errors=[InvalidField("job", "give its queue too")]
         )
     if query.queue is not None:
+        call.check_queue(query.queue)
         await call.context.queue(query.queue)
     if live.full or call.context.shutting_down.is_set():
         raise ApiProblem(503, "too many streams are open", headers={"retry-after": "5"})
@@ -51,7 +52,7 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
             f"{call.caller.name} has {MAX_CALLER_LISTENERS} streams open; close one of them",
             headers={"retry-after": "5"},
         )
-    listener = EventListener(query.queue, query.job, caller)
+    listener = EventListener(query.queue, query.job, caller, call.caller.queues)
     live.subscribe(listener)
     try:
         first = await _first(call.context, listener, after)
@@ -78,7 +79,7 @@ async def _first(context: ApiContext, listener: EventListener, after: int | None
     """The events since the last one seen, and the current state."""
     try:
         async with asyncio.timeout(FIRST_EVENT_TIMEOUT_SECONDS):
-            snapshot = await context.broadcaster.snapshot()
+            snapshot = await context.broadcaster.snapshot(listener)
             listener.forget_stats()  # the snapshot has them
             missed = [] if after is None else await context.broadcaster.since(after, listener)
     except TimeoutError:
@@ -126,6 +127,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/events",
         role="viewer",
+        scope="queues",
         summary="Stream events: snapshot, stats, job, progress, gap and bye; resumes after Last-Event-ID",
         handler=events,
         query=EventsQuery,

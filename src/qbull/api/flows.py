@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from qbull.api.context import ApiContext, now
@@ -67,13 +67,19 @@ async def job_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowView:
         raise job_not_found(queue.name, id)
     if not walked.flow:
         return views.FlowView(timestamp=now(), flow=None, steps=[], more=False)
+    seen = {address: one for address, one in walked.seen.items() if call.caller.may_use(address[0])}
+    walked = replace(walked, seen=seen)
     return views.FlowView(
         timestamp=now(), flow=walked.flow, steps=_steps(call.context, walked), more=walked.more
     )
 
 
 async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
-    return await call.context.flows.get()
+    found, caller = await call.context.flows.get(), call.caller
+    if not caller.queues:
+        return found
+    flows = [flow for flow in found.flows if all(caller.may_use(step.queue) for step in flow.steps)]
+    return views.FlowsView(timestamp=found.timestamp, flows=flows)
 
 
 async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
@@ -247,6 +253,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/flows",
         role="viewer",
+        scope="queues",
         summary="List running and recently finished flows",
         handler=all_flows,
         answer=views.FlowsView,

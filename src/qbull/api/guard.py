@@ -8,6 +8,7 @@ which it does not do with bearer tokens.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -15,7 +16,10 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from qbull.api.auth import Caller
+from qbull.api.headers import header
 from qbull.api.problems import ApiProblem
+
+log = logging.getLogger("qbull.api")
 
 SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"cache-control", b"no-store"),
@@ -49,6 +53,34 @@ class AllowedHosts:
         raise ApiProblem(
             421,
             (f'host "{host[:100]}" is not one of this server\'s; add it to QBULL_ALLOWED_HOSTS to allow it'),
+        )
+
+
+class UndeclaredProxies:
+    """Logs once that a proxy forwards requests which this server does not trust.
+
+    Then all clients behind it count as one address: for the limits of log-ins and of connections, and in the
+    audit log. If the proxy is trusted, the client's address is one of those that it forwards.
+    """
+
+    def __init__(self) -> None:
+        self._is_logged = False
+
+    def check(self, request: Request) -> None:
+        if self._is_logged:
+            return
+        forwarded = header(request, b"x-forwarded-for")
+        if forwarded is None:
+            return
+        address = request.client.host if request.client is not None else ""
+        if address in (part.strip() for part in forwarded.split(",")):
+            return
+        self._is_logged = True
+        log.warning(
+            "a proxy at %s forwards requests (X-Forwarded-For) and is not declared, so all its clients count "
+            'as one address. Name it with "qbull serve --proxies %s", or stop it from sending the header.',
+            address or "a socket",
+            address or "ADDRESSES",
         )
 
 

@@ -245,7 +245,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/api/queues/{queue}/jobs",
-        role="admin",
+        role="operator",
         summary="Enqueue a job; the header Location has its address",
         handler=enqueue,
         body=views.NewJobBody,
@@ -305,7 +305,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{JOB_PATH}/retry",
-        role="admin",
+        role="operator",
         summary="Run a failed or cancelled job again, optionally with other arguments",
         handler=retry_job,
         body=views.RetryJobBody,
@@ -317,7 +317,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{JOB_PATH}/promote",
-        role="admin",
+        role="operator",
         summary="Make a delayed job runnable now",
         handler=promote_job,
         answer=views.AcceptedView,
@@ -327,7 +327,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{JOB_PATH}/reschedule",
-        role="admin",
+        role="operator",
         summary="Change when a job may run that has not started",
         handler=reschedule_job,
         body=views.RescheduleBody,
@@ -338,7 +338,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{JOB_PATH}/update",
-        role="admin",
+        role="operator",
         summary="Change the arguments of a job that has not started",
         handler=update_job,
         body=views.UpdateBody,
@@ -349,7 +349,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{JOB_PATH}/cancel",
-        role="admin",
+        role="operator",
         summary="Cancel a job; a running job is stopped",
         handler=cancel_job,
         body=views.CancellingBody,

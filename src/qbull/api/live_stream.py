@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from qbull.core.access import in_scope
 from qbull.core.record import to_datetime
 from qbull.errors import QbullError, ServerError
 from qbull.queue import Queue
@@ -48,13 +49,17 @@ RATE_COUNTERS = ("enqueued", "completed", "failed", "retried")
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """One event. `at` is the position to resume from; 0 if others of the same poll follow."""
+    """One event. `at` is the position to resume from; 0 if others of the same poll follow.
+
+    `stats` are the counts by queue that `data` has, for listeners who may see only some of them.
+    """
 
     name: str
     data: bytes
     queue: str = ""
     job: str = ""
     at: int = 0
+    stats: dict[str, Any] | None = None
 
     def encoded(self) -> bytes:
         id_line = b"id: %d\n" % self.at if self.at else b""
@@ -64,17 +69,26 @@ class StreamEvent(msgspec.Struct, frozen=True):
 class EventListener:
     """A listener to all queues or one, and to the progress of one job."""
 
-    def __init__(self, queue: str | None, job: str | None, caller: str = "") -> None:
+    def __init__(
+        self, queue: str | None, job: str | None, caller: str = "", scope: tuple[str, ...] = ()
+    ) -> None:
         self.queue = queue
         self.job = job
         self.caller = caller
+        self.scope = scope
         self._events: deque[StreamEvent] = deque()
         self._has_events = asyncio.Event()
         self._left_out = 0
 
+    def hears(self, queue: str) -> bool:
+        """Whether the events of a queue are for this listener."""
+        return self.queue in (None, queue) and in_scope(queue, self.scope)
+
     def push(self, event: StreamEvent) -> None:
-        if event.queue and self.queue not in (None, event.queue):
+        if event.queue and not self.hears(event.queue):
             return
+        if event.stats is not None and self.scope:
+            event = self.own_stats(event.name, event.stats, event.at)
         if event.name == "progress" and event.job != self.job:
             return
         if len(self._events) >= MAX_PENDING_EVENTS:
@@ -82,6 +96,11 @@ class EventListener:
             return
         self._events.append(event)
         self._has_events.set()
+
+    def own_stats(self, name: str, stats: dict[str, Any], at: int) -> StreamEvent:
+        """The counts of the queues in the scope of this listener, as an event."""
+        own = {queue: counts for queue, counts in stats.items() if in_scope(queue, self.scope)}
+        return StreamEvent(name, msgspec.json.encode({"queues": own}), at=at, stats=own)
 
     def forget_stats(self) -> None:
         """Drop buffered counts: the snapshot already has them."""
@@ -152,16 +171,16 @@ class EventBroadcaster:
         self._totals.clear()
         self._watched.clear()
 
-    async def snapshot(self) -> StreamEvent:
+    async def snapshot(self, listener: EventListener) -> StreamEvent:
         """The current counts. The events that follow are changes of them."""
         await self._ready.wait()
-        return StreamEvent("snapshot", msgspec.json.encode({"queues": self._shown}), at=self._now_ms)
+        return listener.own_stats("snapshot", self._shown, self._now_ms)
 
     async def since(self, ms: int, listener: EventListener) -> list[StreamEvent]:
         """The jobs that finished since a time, as far as they are retained and fit into one poll."""
         events: list[StreamEvent] = []
         for queue in await self._queues():
-            if listener.queue in (None, queue.name):
+            if listener.hears(queue.name):
                 partitions = await self._partitions(queue)
                 for found in await finished_since(
                     [(partition, FinishedCursor.since(ms)) for partition in partitions]
@@ -202,7 +221,8 @@ class EventBroadcaster:
         events += await self._progress()
         self._now_ms = max(now_ms, self._now_ms)
         if changed or events:
-            events.append(StreamEvent("stats", msgspec.json.encode({"queues": changed}), at=self._now_ms))
+            packed = msgspec.json.encode({"queues": changed})
+            events.append(StreamEvent("stats", packed, at=self._now_ms, stats=changed))
         return events
 
     async def _partitions(self, queue: Queue) -> list[Partition]:

@@ -164,6 +164,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/openapi.json",
         role="open",
+        scope="none",
         summary="This document",
         handler=openapi,
         answer=dict,

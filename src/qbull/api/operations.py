@@ -180,18 +180,21 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
 async def list_operations(call: ApiCall[Nothing, Nothing]) -> views.OperationsView:
     store = call.context.store
     found = await operations.newest(store, MAX_SHOWN_OPERATIONS)
-    return views.OperationsView(timestamp=now(), operations=[_operation_view(one) for one in found])
+    shown = [_operation_view(one) for one in found if call.caller.may_use(one.queue)]
+    return views.OperationsView(timestamp=now(), operations=shown)
 
 
 async def one_operation(call: ApiCall[Nothing, Nothing]) -> views.OneOperationView:
     store = call.context.store
     found = await operations.find(store, call.path["operation"])
+    call.check_queue(found.queue)
     return views.OneOperationView(timestamp=now(), operation=_operation_view(found))
 
 
 async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
     store, id = call.context.store, call.path["operation"]
     found = await operations.find(store, id)
+    call.check_queue(found.queue)
     if found.state != "running":
         raise ApiProblem(409, f"operation {id} is {found.state}")
     await call.context.operations.stop(id)
@@ -233,7 +236,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{QUEUE_PATH}/operations",
-        role="admin",
+        role="operator",
+        action_roles={"remove": "admin", "clean": "admin"},
         summary="Start a bulk operation on all jobs that match; the header Location has its address",
         handler=start_operation,
         body=views.NewOperationBody,
@@ -246,7 +250,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{QUEUE_PATH}/redrive",
-        role="admin",
+        role="operator",
         summary="Redrive dead letters; 202 if it takes longer",
         handler=redrive,
         body=views.RedriveBody,
@@ -280,6 +284,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/operations",
         role="viewer",
+        scope="queues",
         summary="List the last operations, the newest first",
         handler=list_operations,
         answer=views.OperationsView,
@@ -288,6 +293,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/operations/{operation}",
         role="viewer",
+        scope="queues",
         summary="Show the progress of an operation",
         handler=one_operation,
         answer=views.OneOperationView,
@@ -296,7 +302,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/api/operations/{operation}/stop",
-        role="admin",
+        role="operator",
+        scope="queues",
         summary="Stop an operation",
         handler=stop_operation,
         answer=DoneView,

@@ -9,9 +9,11 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.operations import failure_group_view, failure_groups
+from qbull.api.recent_waits import RecentWaits
 from qbull.core import histograms
 from qbull.core.job_filter import JobFilterArguments
 from qbull.queue import Queue
@@ -30,19 +32,27 @@ MAX_SCANNED_DEAD_LETTERS = 500
 """Dead letters read of each queue, the newest."""
 MAX_FAILING_GROUPS = 8
 """Groups of failures shown."""
+MAX_CACHED_OVERVIEWS = 300
+"""Overviews of different periods and scopes."""
 OVERVIEW_SPANS_MINUTES = (60, 360, 1440)
 """The periods that are cached; a request is rounded up to one of them."""
 
 
 async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
     span = next(span for span in OVERVIEW_SPANS_MINUTES if span >= call.query.minutes)
-    fresh = call.context.overviews.setdefault(
-        span, CachedValue(lambda: read_overview(call.context, span), OVERVIEW_CACHE_SECONDS)
+    context, caller = call.context, call.caller
+    if len(context.overviews) > MAX_CACHED_OVERVIEWS:
+        context.overviews.clear()
+        context.waits.clear()
+    fresh = context.overviews.setdefault(
+        (span, caller.queues),
+        CachedValue(lambda: read_overview(context, caller, span), OVERVIEW_CACHE_SECONDS),
     )
     return await fresh.get()
 
 
-async def read_overview(context: ApiContext, span: int) -> views.Overview:
+async def read_overview(context: ApiContext, caller: Caller, span: int) -> views.Overview:
+    """The overview of the queues in the scope of a caller; all callers of the same scope see the same."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_OVERVIEW_QUEUES)
 
     async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[views.FailingView], dict[int, int]]:
@@ -55,16 +65,21 @@ async def read_overview(context: ApiContext, span: int) -> views.Overview:
                 waits,
             )
 
-    found = await asyncio.gather(*(one(queue) for queue in await context.queues()))
+    found = await asyncio.gather(*(one(queue) for queue in await context.queues_of(caller)))
     failing = [group for _, groups, _ in found for group in groups]
     waits: Counter[int] = Counter()
     for _, _, counts in found:
         waits.update(counts)
-    lately = context.waits.lately(waits)
+    lately = context.waits.setdefault(caller.queues, RecentWaits()).lately(waits)
+    problems = [
+        one
+        for one in (await context.health.get()).problems
+        if not caller.queues or (one.queue is not None and caller.may_use(one.queue))
+    ]
     failing.sort(key=lambda group: group.group.count, reverse=True)
     return views.Overview(
         timestamp=now(),
-        verdict=VerdictView.of((await context.health.get()).problems),
+        verdict=VerdictView.of(problems),
         minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
         wait=views.WaitingView(
             p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
@@ -99,6 +114,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/overview",
         role="viewer",
+        scope="queues",
         summary="All queues together: the verdict, jobs per minute, wait times and current failures",
         handler=overview,
         query=MinutesQuery,

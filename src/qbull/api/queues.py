@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.jobs import job_view
@@ -30,20 +31,20 @@ MAX_CONCURRENT_COUNTS = 8
 """Queues whose counts are read concurrently."""
 
 
-async def read_counts(context: ApiContext) -> dict[str, views.StatsView]:
-    """The counts of all queues by name."""
+async def read_counts(context: ApiContext, caller: Caller) -> dict[str, views.StatsView]:
+    """The counts of the caller's queues by name."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_COUNTS)
 
     async def one(queue: Queue) -> views.StatsView:
         async with turn:
             return views.StatsView.of(queue.name, await queue.stats())
 
-    found = await asyncio.gather(*(one(queue) for queue in await context.queues()))
+    found = await asyncio.gather(*(one(queue) for queue in await context.queues_of(caller)))
     return {stats.name: stats for stats in found}
 
 
 async def all_stats(call: ApiCall[Nothing, Nothing]) -> views.AllStatsView:
-    found = await read_counts(call.context)
+    found = await read_counts(call.context, call.caller)
     return views.AllStatsView(timestamp=now(), queues=found)
 
 
@@ -94,14 +95,14 @@ async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
 
 
 async def pause_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
-    queues = await call.context.queues()
+    queues = await call.context.queues_of(call.caller)
     for queue in queues:
         await queue.pause(by=call.caller.name)
     return access.DoneView(message=f"paused {_count(queues)}", timestamp=now())
 
 
 async def resume_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
-    queues = await call.context.queues()
+    queues = await call.context.queues_of(call.caller)
     for queue in queues:
         await queue.resume(by=call.caller.name)
     return access.DoneView(message=f"resumed {_count(queues)}", timestamp=now())
@@ -207,6 +208,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/queues/stats",
         role="viewer",
+        scope="queues",
         summary="Count the jobs of all queues by state",
         handler=all_stats,
         answer=views.AllStatsView,
@@ -232,8 +234,9 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/api/pause",
-        role="admin",
-        summary="Pause all queues: no more jobs start",
+        role="operator",
+        scope="queues",
+        summary="Pause all queues of the caller: no more jobs start",
         handler=pause_all,
         answer=access.DoneView,
         audit="pause all queues",
@@ -241,8 +244,9 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/api/resume",
-        role="admin",
-        summary="Resume all paused queues",
+        role="operator",
+        scope="queues",
+        summary="Resume all paused queues of the caller",
         handler=resume_all,
         answer=access.DoneView,
         audit="resume all queues",
@@ -250,7 +254,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{QUEUE_PATH}/pause",
-        role="admin",
+        role="operator",
         summary="Pause a queue: no more jobs start",
         handler=pause,
         answer=access.DoneView,
@@ -260,7 +264,7 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{QUEUE_PATH}/resume",
-        role="admin",
+        role="operator",
         summary="Resume a paused queue",
         handler=resume,
         answer=access.DoneView,

@@ -115,7 +115,8 @@ class Redaction:
         """
         if name in ("payload", "error_contains", "fingerprint") and not self.sees_payloads(caller):
             raise ApiProblem(
-                403, "this server hides arguments and errors from viewers, so viewers cannot filter by them"
+                403,
+                "this server shows arguments and errors to admins only, so only admins can filter by them",
             )
         if any(part.lower() in self.fields for part in field.split(".")):
             raise ApiProblem(403, f'"{field}" is hidden on this server, so nobody can filter by it')

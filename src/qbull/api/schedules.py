@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
+from qbull.api.problems import ApiProblem, Wrong
 from qbull.core.schedule_info import ScheduleInfo
+from qbull.errors import NotFound
 from qbull.views import schedules as views
 from qbull.views.access import DoneView
 from qbull.views.shape import view_of
@@ -16,7 +19,8 @@ from qbull.views.shape import view_of
 
 async def list_schedules(call: ApiCall[Nothing, Nothing]) -> views.SchedulesView:
     found = await call.context.app.schedules.list()
-    return views.SchedulesView(timestamp=now(), schedules=[_schedule_view(call, info) for info in found])
+    shown = [_schedule_view(call, info) for info in found if call.caller.may_use(info.queue)]
+    return views.SchedulesView(timestamp=now(), schedules=shown)
 
 
 async def one_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
@@ -25,6 +29,7 @@ async def one_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView
 
 async def put_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> views.OneScheduleView:
     asked = call.body
+    await _check_new_schedule(call)
     call.context.redaction.refuse_hidden(asked.args)
     call.audit_details.update(task=asked.task, cron=asked.cron, every=asked.every)
     await call.context.app.schedules.upsert(
@@ -46,16 +51,19 @@ async def put_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> views.O
 
 async def remove_schedule(call: ApiCall[Nothing, Nothing]) -> DoneView:
     name = call.path["name"]
+    await _check_schedule(call, name)
     await call.context.app.schedules.remove(name)
     return DoneView(message=f'schedule "{name}": removed', timestamp=now())
 
 
 async def pause_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
+    await _check_schedule(call, call.path["name"])
     await call.context.app.schedules.pause(call.path["name"])
     return await _one(call)
 
 
 async def resume_schedule(call: ApiCall[Nothing, Nothing]) -> views.OneScheduleView:
+    await _check_schedule(call, call.path["name"])
     await call.context.app.schedules.resume(call.path["name"])
     return await _one(call)
 
@@ -70,7 +78,7 @@ async def run_schedule_of_queue(call: ApiCall[Nothing, Nothing]) -> views.Schedu
 
 async def preview_schedule(call: ApiCall[views.PreviewQuery, Nothing]) -> views.Preview:
     name = call.path["name"]
-    info = await call.context.app.schedules.get(name)
+    info = await _find(call, name)
     found = await call.context.app.schedules.preview(name, call.query.count)
     return views.Preview(
         timestamp=now(),
@@ -82,14 +90,39 @@ async def preview_schedule(call: ApiCall[views.PreviewQuery, Nothing]) -> views.
 
 
 async def _run(call: ApiCall[Nothing, Nothing], name: str) -> views.ScheduleRunView:
+    await _check_schedule(call, name)
     job = await call.context.app.schedules.run(name)
     call.audit_details["job"] = job.id
     return views.ScheduleRunView(message=f'schedule "{name}" was started', job_id=job.id, timestamp=now())
 
 
 async def _one(call: ApiCall[Any, Any]) -> views.OneScheduleView:
-    info = await call.context.app.schedules.get(call.path["name"])
+    info = await _find(call, call.path["name"])
     return views.OneScheduleView(timestamp=now(), schedule=_schedule_view(call, info))
+
+
+async def _check_schedule(call: ApiCall[Any, Any], name: str) -> None:
+    """Refuse a schedule whose queue is not in the scope of the caller."""
+    if call.caller.queues:
+        await _find(call, name)
+
+
+async def _find(call: ApiCall[Any, Any], name: str) -> ScheduleInfo:
+    info = await call.context.app.schedules.get(name)
+    call.check_queue(info.queue)
+    return info
+
+
+async def _check_new_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> None:
+    """The same for one that is written: it may be there already, and belong to another queue."""
+    if not call.caller.queues:
+        return
+    queue, there, _ = call.body.task.rpartition("/")
+    if not there:
+        raise ApiProblem(400, 'body: task: give "queue/task"', errors=[Wrong("task", 'give "queue/task"')])
+    call.check_queue(queue)
+    with suppress(NotFound):
+        await _check_schedule(call, call.path["name"])
 
 
 def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> views.ScheduleView:
@@ -108,6 +141,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/schedules",
         role="viewer",
+        scope="queues",
         summary="List all schedules with their next and last runs",
         handler=list_schedules,
         answer=views.SchedulesView,
@@ -116,6 +150,7 @@ ENDPOINTS = [
         method="GET",
         path=SCHEDULE_PATH,
         role="viewer",
+        scope="queues",
         summary="Show one schedule",
         handler=one_schedule,
         answer=views.OneScheduleView,
@@ -125,6 +160,7 @@ ENDPOINTS = [
         method="PUT",
         path=SCHEDULE_PATH,
         role="admin",
+        scope="queues",
         summary="Create or change a schedule; it overrides the code until it is removed",
         handler=put_schedule,
         body=views.NewScheduleBody,
@@ -136,6 +172,7 @@ ENDPOINTS = [
         method="DELETE",
         path=SCHEDULE_PATH,
         role="admin",
+        scope="queues",
         summary="Remove a schedule that was created at run time",
         handler=remove_schedule,
         answer=DoneView,
@@ -145,7 +182,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{SCHEDULE_PATH}/pause",
-        role="admin",
+        role="operator",
+        scope="queues",
         summary="Pause a schedule",
         handler=pause_schedule,
         answer=views.OneScheduleView,
@@ -155,7 +193,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{SCHEDULE_PATH}/resume",
-        role="admin",
+        role="operator",
+        scope="queues",
         summary="Resume a paused schedule with its next run",
         handler=resume_schedule,
         answer=views.OneScheduleView,
@@ -165,7 +204,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path=f"{SCHEDULE_PATH}/run",
-        role="admin",
+        role="operator",
+        scope="queues",
         summary="Run a schedule now, in addition to its planned runs",
         handler=run_schedule,
         answer=views.ScheduleRunView,
@@ -175,7 +215,8 @@ ENDPOINTS = [
     Endpoint(
         method="POST",
         path="/api/queues/{schedule}/run",
-        role="admin",
+        role="operator",
+        scope="queues",
         summary="Run a schedule now, at the address that earlier systems used",
         handler=run_schedule_of_queue,
         answer=views.ScheduleRunView,
@@ -186,6 +227,7 @@ ENDPOINTS = [
         method="GET",
         path=f"{SCHEDULE_PATH}/preview",
         role="viewer",
+        scope="queues",
         summary="Preview the next runs of a schedule",
         handler=preview_schedule,
         query=views.PreviewQuery,

@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 import qbull
+from qbull.api.auth import Caller
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.digits import whole_number
@@ -23,14 +24,21 @@ MAX_SHOWN_RUNNING_JOBS = 200
 async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:
     store = call.context.store
     living = await store.workers()
-    return views.WorkersView(
-        timestamp=now(), workers=[views.WorkerView.of(id, who) for id, who in sorted(living.items())]
-    )
+    shown = [views.WorkerView.of(id, who) for id, who in sorted(living.items())]
+    if call.caller.queues:
+        shown = [mine for one in shown if (mine := _in_scope(one, call.caller)).queues]
+    return views.WorkersView(timestamp=now(), workers=shown)
+
+
+def _in_scope(worker: views.WorkerView, caller: Caller) -> views.WorkerView:
+    """A worker with the queues that are in the scope of a caller. Others may have blocked its event loop."""
+    own = {name: serving for name, serving in worker.queues.items() if caller.may_use(name)}
+    return view_of(views.WorkerView, worker, queues=own, blocked=None)
 
 
 async def running(call: ApiCall[Nothing, Nothing]) -> views.RunningView:
     found: list[views.RunningJobView] = []
-    for queue in await call.context.queues():
+    for queue in await call.context.queues_of(call.caller):
         some = await queue.jobs("active", 0, MAX_SHOWN_RUNNING_JOBS + 1 - len(found))
         found += [view_of(views.RunningJobView, info, worker=info.worker or "?") for info in some]
         if len(found) > MAX_SHOWN_RUNNING_JOBS:
@@ -88,6 +96,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/workers",
         role="viewer",
+        scope="queues",
         summary="List the live worker processes and the partitions that they read",
         handler=workers,
         answer=views.WorkersView,
@@ -96,6 +105,7 @@ ENDPOINTS = [
         method="GET",
         path="/api/running",
         role="viewer",
+        scope="queues",
         summary="List the running jobs",
         handler=running,
         answer=views.RunningView,

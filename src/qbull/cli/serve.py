@@ -17,7 +17,6 @@ import qbull
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.target import Target
-from qbull.core.access import Access
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
 from qbull.worker.actor import start_actor, stop_actors
@@ -25,9 +24,6 @@ from qbull.worker.outage import Outage
 from qbull.worker.process.wait_for_server import wait_for_server
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-MIN_PASSWORD_CHARS = 12
-"""A shorter password or token can be guessed."""
 
 
 def _with_app(command: F) -> F:
@@ -85,9 +81,9 @@ def serve(
       qbull serve shop.tasks:app --host 0.0.0.0
       qbull serve --url redis://localhost:6379/0
 
-    Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN or
-    QBULL_VIEWER_TOKEN, the dashboard takes the password in QUEUES_UI_PASS. If no password is set, one is
-    generated and printed. Without MODULE:APP it serves any server, and the workers check the arguments of new
+    Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN,
+    QBULL_OPERATOR_TOKEN or QBULL_VIEWER_TOKEN, the dashboard takes the password in QUEUES_UI_PASS. A password
+    has at least 12 characters, a token 16. If no password is set, one is generated and printed. Without MODULE:APP it serves any server, and the workers check the arguments of new
     jobs. If the server is unavailable, the command waits for it.
     """
     set_up_logging(app.environment.log_format, app.environment.log_level)
@@ -96,7 +92,6 @@ def serve(
     access = replace(
         access, hosts=(*access.hosts, *allow_host), public_metrics=access.public_metrics or public_metrics
     )
-    _warn_about_weak_secrets(access)
     generated = None if access.password is not None else secrets.token_urlsafe(12)
     access = replace(access, password=access.password or generated)
     api = qbull.asgi(app, access)
@@ -137,18 +132,3 @@ def _app(app_path: str | None, url: str | None, prefix: str | None) -> App:
     if url is not None or prefix is not None:
         raise ConfigError(f'"{app_path}" brings its own server; omit --url and --prefix')
     return load_app(app_path)
-
-
-def _warn_about_weak_secrets(access: Access) -> None:
-    for name, value in (
-        ("QUEUES_UI_PASS", access.password),
-        ("QBULL_ADMIN_TOKEN", access.admin_token),
-        ("QBULL_VIEWER_TOKEN", access.viewer_token),
-    ):
-        if value is not None and len(value) < MIN_PASSWORD_CHARS:
-            logging.getLogger("qbull.api").warning(
-                "%s has %d characters and can be guessed; use %d or more",
-                name,
-                len(value),
-                MIN_PASSWORD_CHARS,
-            )

@@ -8,7 +8,7 @@ import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.access import TOKEN_ROLES, TokenRole
+from qbull.core.access import TOKEN_ROLES, TokenRole, check_scope
 from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
 from qbull.store.verbs import tokens
@@ -22,7 +22,7 @@ MAX_TOKEN_LIFETIME_SECONDS = 10 * 366 * 86_400
 
 @click.group()
 def token() -> None:
-    """Create, list and revoke tokens of the REST API.
+    """Create, list, rotate and revoke tokens of the REST API.
 
     \b
     Example:
@@ -49,9 +49,17 @@ def _lifetime(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "--role",
     type=click.Choice(TOKEN_ROLES),
     required=True,
-    help="Role of the token: a viewer can read, an admin can change things.",
+    help="Role of the token: a viewer reads, an operator also runs, pauses, retries and cancels, an admin "
+    "can do everything.",
 )
 @click.option("--name", required=True, help="Name of the owner; the audit log records it.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="PATTERN",
+    help="Queue that the token is for, a name or a pattern such as mail-*; repeatable.  [default: all]",
+)
 @click.option(
     "--expires",
     metavar="90d",
@@ -59,18 +67,56 @@ def _lifetime(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Lifetime of the token.  [default: until it is revoked]",
 )
 @on_target
-def create(target: Target, role: TokenRole, name: str, expires: float | None) -> None:
+def create(
+    target: Target, role: TokenRole, name: str, queues: tuple[str, ...], expires: float | None
+) -> None:
     """Create a token and print it; the server stores its digest.
 
     \b
     Example:
       qbull token create --role admin --name deploy --expires 90d
+      qbull token create --role operator --name mail-team --queue "mail-*"
     """
     if not 1 <= len(name) <= 100 or not name.isprintable():
         raise ConfigError(f"name={name!r}: use 1 to 100 printable characters")
+    scope = check_scope(queues)
 
     async def main() -> None:
-        _, text = await tokens.create(target.app._client().store, name, role, by=_user(), lasts=expires)
+        _, text = await tokens.create(
+            target.app._client().store, name, role, by=_user(), lasts=expires, queues=scope
+        )
+        click.echo(text)
+
+    target.run(main)
+
+
+@token.command()
+@click.argument("id")
+@click.option(
+    "--overlap",
+    metavar="1h",
+    callback=_lifetime,
+    help="Time for which the present secret stays valid.  [default: none]",
+)
+@click.option(
+    "--expires",
+    metavar="90d",
+    callback=_lifetime,
+    help="Lifetime of the token from now on.  [default: as before]",
+)
+@on_target
+def rotate(target: Target, id: str, overlap: float | None, expires: float | None) -> None:
+    """Give a token a new secret and print it.
+
+    Name, role and queues stay. Sessions that were opened with the present secret end with it.
+
+    \b
+    Example:
+      qbull token rotate 3f9a1c02d4 --overlap 1h
+    """
+
+    async def main() -> None:
+        _, text = await tokens.rotate(target.app._client().store, id, overlap=overlap or 0.0, lasts=expires)
         click.echo(text)
 
     target.run(main)
@@ -82,7 +128,8 @@ def create(target: Target, role: TokenRole, name: str, expires: float | None) ->
 def list_tokens(target: Target, as_json: bool) -> None:
     """List the tokens, newest first.
 
-    With --json: a list of {"id", "name", "role", "createdAt", "createdBy", "expiresAt", "lastUsedAt"}.
+    With --json: a list of {"id", "name", "role", "queues", "createdAt", "createdBy", "rotatedAt",
+    "expiresAt", "lastUsedAt"}.
     """
 
     async def main() -> None:
@@ -92,10 +139,18 @@ def list_tokens(target: Target, as_json: bool) -> None:
             print_json([to_plain(TokenView.of(one)) for one in listed])
         elif listed:
             rows: list[list[object]] = [
-                [one.id, one.name, one.role, ago(to_datetime(one.created_ms)), _ago(one.used_ms), _until(one)]
+                [
+                    one.id,
+                    one.name,
+                    one.role,
+                    " ".join(one.queues) or "all",
+                    ago(to_datetime(one.created_ms)),
+                    _ago(one.used_ms),
+                    _until(one),
+                ]
                 for one in listed
             ]
-            print_table(("id", "*name", "role", "created", "last used", "expires"), rows)
+            print_table(("id", "*name", "role", "queues", "created", "last used", "expires"), rows)
         else:
             click.echo('no tokens yet; create one with "qbull token create"', err=True)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from qbull.core.access import TokenRole
+from qbull.core.access import MAX_SCOPE_PATTERNS, TokenRole
 from qbull.store.verbs.tokens import Token
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
@@ -34,10 +34,11 @@ ONE_CREDENTIAL = {
 
 
 class MeView(AnswerShape, kw_only=True):
-    """The caller, its role and its rights."""
+    """The caller, its role and its rights. `queues` is the scope of its token; empty for all queues."""
 
     name: str
     role: TokenRole
+    queues: list[str]
     how: Literal["token", "basic", "session"]
     sees_payloads: bool
     app: str
@@ -52,11 +53,27 @@ class DoneView(Shape, kw_only=True):
     timestamp: Timestamp
 
 
+QueuePattern = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._*?-]+$")]
+"""The name of a queue, or a pattern with * and ?."""
+
+
 class NewTokenBody(Shape, kw_only=True):
-    """A new token. `expiresIn` is seconds; without it the token is valid until it is revoked."""
+    """A new token. `queues` are names of queues or patterns such as `mail-*`; without them the token is for
+    all queues. `expiresIn` is seconds; without it the token is valid until it is revoked.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")]
     role: TokenRole
+    queues: Annotated[tuple[QueuePattern, ...], Meta(max_length=MAX_SCOPE_PATTERNS)] = ()
+    expires_in: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
+
+
+class RotateBody(Shape, kw_only=True):
+    """A new secret for a token. The present one stays valid for `overlap` seconds. `expiresIn` is seconds;
+    without it, the token is valid for as long as before.
+    """
+
+    overlap: Annotated[float, Meta(ge=0, le=MAX_API_DURATION_SECONDS)] = 0.0
     expires_in: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | None = None
 
 
@@ -66,8 +83,10 @@ class TokenView(Shape, kw_only=True):
     id: str
     name: str
     role: TokenRole
+    queues: list[str]
     created_at: Instant
     created_by: str
+    rotated_at: Instant | None
     expires_at: Instant | None
     last_used_at: Instant | None
 
@@ -76,7 +95,9 @@ class TokenView(Shape, kw_only=True):
         return view_of(
             cls,
             token,
+            queues=list(token.queues),
             created_at=instant(token.created_ms),
+            rotated_at=instant(token.rotated_ms),
             expires_at=instant(token.expires_ms),
             last_used_at=instant(token.used_ms),
         )

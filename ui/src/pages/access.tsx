@@ -56,6 +56,7 @@ function TokensCard() {
                   <tr>
                     <th class="grow">{t("Name")}</th>
                     <th>{t("Role")}</th>
+                    <th>{t("Queues")}</th>
                     <th>{t("Made by")}</th>
                     <th class="num">{t("Made")}</th>
                     <th class="num">{t("Last used")}</th>
@@ -68,11 +69,29 @@ function TokensCard() {
                     <tr key={one.id} data-row tabIndex={-1}>
                       <td class="grow strong">{one.name}</td>
                       <td><Tag tone={one.role === "admin" ? "accent" : "plain"}>{t(one.role)}</Tag></td>
+                      <td class="mono" data-label={t("Queues")}>{one.queues.length ? one.queues.join(" ") : <span class="faint">{t("all")}</span>}</td>
                       <td data-label={t("Made by")}>{one.createdBy}</td>
                       <td class="num" data-label={t("Made")}><Ago at={one.createdAt} /></td>
                       <td class="num" data-label={t("Last used")}>{one.lastUsedAt ? <Ago at={one.lastUsedAt} /> : <span class="faint">{t("never")}</span>}</td>
                       <td class="num" data-label={t("Expires")}>{one.expiresAt ? <Ago at={one.expiresAt} /> : <span class="faint">{t("never")}</span>}</td>
                       <td class="actions">
+                        <Button
+                          small
+                          icon="retry"
+                          onClick={() =>
+                            confirm({
+                              title: t("Rotate the token {name}?", { name: one.name }),
+                              text: t("It gets a new secret. The present one is refused from now on."),
+                              action: t("Rotate"),
+                              submit: async () => {
+                                setMade(await post<CreatedToken>(`api/tokens/${encodeURIComponent(one.id)}/rotate`));
+                                await asked.again();
+                              },
+                            })
+                          }
+                        >
+                          {t("Rotate")}
+                        </Button>
                         <Button
                           small
                           icon="trash"
@@ -110,13 +129,14 @@ function NewToken({ onClose, then }: { onClose: () => void; then: (made: Created
   const [name, setName] = useState("");
   const [role, setRole] = useState("viewer");
   const [days, setDays] = useState("");
+  const [queues, setQueues] = useState("");
   return (
     <FormDialog
       title={t("New token")}
       action={t("Make it")}
       onClose={onClose}
       disabled={!name}
-      submit={async () => then(await post<CreatedToken>("api/tokens", { name, role, ...(days ? { expiresIn: Number(days) * 86_400 } : {}) }))}
+      submit={async () => then(await post<CreatedToken>("api/tokens", { name, role, queues: queues.split(/[\s,]+/).filter(Boolean), ...(days ? { expiresIn: Number(days) * 86_400 } : {}) }))}
     >
       <Field label={t("Name")} value={name} onInput={setName} required autofocus wide placeholder="ci" hint={t("The audit shows it.")} />
       <div class="fields">
@@ -126,11 +146,13 @@ function NewToken({ onClose, then }: { onClose: () => void; then: (made: Created
           onInput={setRole}
           options={[
             ["viewer", t("viewer: may look")],
-            ["admin", t("admin: may act")],
+            ["operator", t("operator: may run, pause, retry and cancel")],
+            ["admin", t("admin: may do everything")],
           ]}
         />
         <Field label={t("Days until it expires")} type="number" value={days} onInput={setDays} placeholder={t("never")} />
       </div>
+      <Field label={t("Queues")} value={queues} onInput={setQueues} wide mono placeholder={t("all")} hint={t("Names or patterns such as mail-*, separated by commas.")} />
     </FormDialog>
   );
 }

@@ -11,7 +11,7 @@ import { Field } from "../parts/field";
 import { operate } from "../parts/operations";
 import { say } from "../parts/toast";
 import { place, to } from "../route";
-import { admin } from "../session";
+import { admin, operator } from "../session";
 import { t, translated } from "../words";
 import type { FailureGroup, Failures } from "../wire";
 
@@ -59,7 +59,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
           <a href={to.queue(queue)}>{queue}</a> <Tag tone="bad">{count(total)}</Tag>
         </>
       }
-      aside={admin.value && <Button small icon="retry" onClick={() => setRedriving({ group: null })}>{t("Redrive all")}</Button>}
+      aside={operator.value && <Button small icon="retry" onClick={() => setRedriving({ group: null })}>{t("Redrive all")}</Button>}
       flush
     >
       <Shown answer={asked} rows={3}>
@@ -74,7 +74,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                     <th>{t("Tasks")}</th>
                     <th class="num">{t("First")}</th>
                     <th class="num">{t("Last")}</th>
-                    {admin.value && <th><span class="unseen">{t("Actions")}</span></th>}
+                    {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
                   </tr>
                 </thead>
                 <tbody>
@@ -87,10 +87,10 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
                       <td class="num" data-label={t("First")}><Ago at={one.firstAt} /></td>
                       <td class="num" data-label={t("Last")}><a href={to.job(queue, one.lastId)} title={t("The newest of them")}><Ago at={one.lastAt} /></a></td>
-                      {admin.value && (
+                      {operator.value && (
                         <td class="actions">
                           <Button small icon="retry" onClick={() => setRedriving({ group: one })}>{t("Redrive")}</Button>
-                          <Button small kind="ghost" icon="trash" label={t("Remove this group")} onClick={() => forget(queue, one)} />
+                          {admin.value && <Button small kind="ghost" icon="trash" label={t("Remove this group")} onClick={() => forget(queue, one)} />}
                         </td>
                       )}
                     </tr>

@@ -13,7 +13,7 @@ import { Json, Plain } from "../parts/json";
 import { doing, inAMoment, say } from "../parts/toast";
 import { go, place, to } from "../route";
 import { reason } from "../said";
-import { admin, me } from "../session";
+import { admin, me, operator } from "../session";
 import { t } from "../words";
 import type { Job, Logs, Reason, Why } from "../wire";
 import { Timeline } from "./job-timeline";
@@ -75,7 +75,7 @@ export function JobView() {
           </span>
         }
       >
-        {admin.value && <Actions job={job} then={asked.again} />}
+        {operator.value && <Actions job={job} then={asked.again} />}
       </Head>
       {job.state === "active" && progress !== null && (
         <Card>
@@ -96,11 +96,11 @@ export function JobView() {
       <div class="columns job-columns">
         <div class="stack">
           <Card title={t("Arguments")}>
-            {me.value?.seesPayloads ? <Json value={job.payload} label={t("Arguments")} /> : <p class="faint">{t("This server shows no arguments to viewers.")}</p>}
+            {me.value?.seesPayloads ? <Json value={job.payload} label={t("Arguments")} /> : <p class="faint">{t("This server shows arguments to admins only.")}</p>}
           </Card>
           {job.state === "completed" && (
             <Card title={t("Result")}>
-              {me.value?.seesPayloads ? <Json value={job.result} label={t("Result")} /> : <p class="faint">{t("This server shows no arguments to viewers.")}</p>}
+              {me.value?.seesPayloads ? <Json value={job.result} label={t("Result")} /> : <p class="faint">{t("This server shows arguments to admins only.")}</p>}
             </Card>
           )}
           <LogsCard job={job} />
@@ -216,7 +216,7 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
   const again = job.state === "failed" || job.state === "cancelled";
   return (
     <>
-      {job.state !== "active" && (
+      {admin.value && job.state !== "active" && (
         <Button
           kind="danger"
           icon="trash"

@@ -8,6 +8,7 @@ import { confirm } from "../parts/dialog";
 import type { IconName } from "../parts/icon";
 import { each, operate } from "../parts/operations";
 import { say } from "../parts/toast";
+import { admin } from "../session";
 import { t, translated, type Text } from "../words";
 import type { Matching } from "../wire";
 import type { JobFilter } from "./jobs-filter";
@@ -72,7 +73,7 @@ export function Bulk({ queue, state, filter, chosen, all, shown, more, setAll, c
       )}
       <button type="button" class="as-link" onClick={clear}>{t("Choose none")}</button>
       <span class="push" />
-      {actions[state].map((action) => (
+      {actions[state].filter((action) => admin.value || action !== "remove").map((action) => (
         <Button key={action} small icon={looks[action].icon} kind={looks[action].danger ? "danger" : "primary"} onClick={() => act(action)}>
           {t(looks[action].text)}
         </Button>

@@ -9,7 +9,7 @@ import { Empty, Failed, Loading } from "../parts/blank";
 import { Icon } from "../parts/icon";
 import { say } from "../parts/toast";
 import { go, place, refine, to } from "../route";
-import { admin } from "../session";
+import { operator } from "../session";
 import { t } from "../words";
 import type { AllStats, Job, Jobs as Told } from "../wire";
 import { Bulk } from "./jobs-bulk";
@@ -137,7 +137,7 @@ function List({ queue, state, filter, total }: { queue: string; state: State; fi
         ) : (
           <>
             <div class="list-head">
-              {chosen.size > 0 && admin.value ? (
+              {chosen.size > 0 && operator.value ? (
                 <Bulk queue={queue} state={state} filter={asked} chosen={chosen} all={all} shown={loaded.jobs.length} more={loaded.next !== null} setAll={setAll} clear={() => { setChosen(new Set()); setAll(false); }} then={again} />
               ) : (
                 <>
@@ -162,7 +162,7 @@ function List({ queue, state, filter, total }: { queue: string; state: State; fi
                 <Nothing state={state} filtered={Object.keys(filter).length > 0} />
               )
             ) : (
-              <JobTable jobs={loaded.jobs} state={state} chosen={chosen} choose={admin.value ? (ids) => { setChosen(ids); setAll(false); } : undefined} />
+              <JobTable jobs={loaded.jobs} state={state} chosen={chosen} choose={operator.value ? (ids) => { setChosen(ids); setAll(false); } : undefined} />
             )}
             {loaded.next !== null && (
               <div class="list-foot">

@@ -11,7 +11,7 @@ import { Field, Select } from "../parts/field";
 import { Icon } from "../parts/icon";
 import { doing } from "../parts/toast";
 import { go, place, to } from "../route";
-import { admin } from "../session";
+import { admin, operator } from "../session";
 import { t } from "../words";
 import type { Key, Partitions } from "../wire";
 import { JobTable } from "./jobs-table";
@@ -105,7 +105,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
       <div class="grow">
         <b>{t("This lane is halted: the job at its head is a dead letter.")}</b>
         {head.error && <p class="error-text">{head.error}</p>}
-        {admin.value && (
+        {operator.value && (
           <div class="notice-actions">
             <Button
               small
@@ -117,7 +117,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
             >
               {t("Retry the head")}
             </Button>
-            <Button
+            {admin.value && <Button
               small
               kind="danger"
               icon="trash"
@@ -135,7 +135,7 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
               }
             >
               {t("Skip it")}
-            </Button>
+            </Button>}
           </div>
         )}
       </div>

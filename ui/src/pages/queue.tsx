@@ -8,7 +8,7 @@ import { Button, Card, Figure, Head, Tag } from "../parts/basics";
 import { Empty, Failed, Loading, Shown } from "../parts/blank";
 import { Chart, lived } from "../parts/chart";
 import { place, to } from "../route";
-import { admin } from "../session";
+import { admin, operator } from "../session";
 import { t } from "../words";
 import type { Minutes, Queue } from "../wire";
 import { Clean } from "./queue-clean";
@@ -37,9 +37,9 @@ export function QueueView() {
         }
         under={<Nature queue={queue} />}
       >
-        {admin.value && (
+        {operator.value && (
           <>
-            <Button icon="trash" onClick={() => setDialog("clean")}>{t("Clean")}</Button>
+            {admin.value && <Button icon="trash" onClick={() => setDialog("clean")}>{t("Clean")}</Button>}
             <PauseButton name={name} paused={now.isPaused} then={asked.again} />
             <Button kind="primary" icon="plus" onClick={() => setDialog("enqueue")}>{t("New job")}</Button>
           </>

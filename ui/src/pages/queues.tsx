@@ -10,7 +10,7 @@ import { Spark } from "../parts/chart";
 import { inOrder } from "../parts/own";
 import { doing } from "../parts/toast";
 import { place, refine, to } from "../route";
-import { admin } from "../session";
+import { operator } from "../session";
 import { t } from "../words";
 import type { AllStats, Minutes } from "../wire";
 
@@ -55,7 +55,7 @@ function QueueCard({ one }: { one: LiveStats }) {
           <a href={to.queue(one.name)}>{one.name}</a>
         </h2>
         {one.isPaused && <Tag tone="warn">{t("paused")}</Tag>}
-        <span class="push">{admin.value && <PauseButton name={one.name} paused={one.isPaused} small />}</span>
+        <span class="push">{operator.value && <PauseButton name={one.name} paused={one.isPaused} small />}</span>
       </div>
       <div class="queue-card-flow">
         <div>

@@ -9,7 +9,7 @@ import { confirm } from "../parts/dialog";
 import { Icon } from "../parts/icon";
 import { doing } from "../parts/toast";
 import { to } from "../route";
-import { admin } from "../session";
+import { admin, operator } from "../session";
 import { t, translated } from "../words";
 import type { Preview, ScheduleRun, Schedule, Schedules as Told } from "../wire";
 import { EditSchedule } from "./schedule-edit";
@@ -56,7 +56,7 @@ function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; th
           <Tag>{one.source === "code" ? t("from the code") : t("added at run time")}</Tag>
         </span>
         <span class="push actions">
-          {admin.value && <Actions one={one} edit={edit} then={then} />}
+          {operator.value && <Actions one={one} edit={edit} then={then} />}
         </span>
       </div>
       {one.problem && (
@@ -170,8 +170,8 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
       >
         {one.paused ? t("Resume") : t("Pause")}
       </Button>
-      <Button small icon="edit" onClick={edit}>{t("Edit")}</Button>
-      {one.source !== "code" && <Button
+      {admin.value && <Button small icon="edit" onClick={edit}>{t("Edit")}</Button>}
+      {admin.value && one.source !== "code" && <Button
         small
         kind="ghost"
         icon="trash"

@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { get, post } from "../api";
 import { count } from "../format";
 import { changes } from "../live";
-import { admin } from "../session";
+import { operator } from "../session";
 import { t, translated, type Text } from "../words";
 import type { OneOperation, Operation, Operations as Told, Started } from "../wire";
 import { Bar, Button } from "./basics";
@@ -97,7 +97,7 @@ export function Operations() {
             <span class="faint">{one.queue}</span>
             <span class="push">{t("{n} job|{n} jobs", { n: one.done })}</span>
             {one.state === "running" ? (
-              admin.value && !one.id.startsWith(MINE) && <Button kind="ghost" small icon="stop" label={t("Stop")} onClick={() => doing(() => post(`api/operations/${one.id}/stop`), t("It is being stopped"))} />
+              operator.value && !one.id.startsWith(MINE) && <Button kind="ghost" small icon="stop" label={t("Stop")} onClick={() => doing(() => post(`api/operations/${one.id}/stop`), t("It is being stopped"))} />
             ) : (
               <Button kind="ghost" small icon="close" label={t("Close")} onClick={() => close(one.id)} />
             )}

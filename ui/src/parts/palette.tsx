@@ -3,7 +3,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { at, get, Problem } from "../api";
 import { queues } from "../live";
 import { go, to } from "../route";
-import { admin, logOut } from "../session";
+import { logOut, operator } from "../session";
 import { nextTheme } from "../theme";
 import { entries } from "../views";
 import { language, speak, t } from "../words";
@@ -87,7 +87,7 @@ function everything(): Item[] {
   for (const [name, stats] of Object.entries(queues.value ?? {})) {
     items.push({ text: name, note: t("queue"), icon: "queues", act: () => go(to.queue(name)) });
     items.push({ text: name, note: t("failed jobs"), icon: "failed", act: () => go(to.jobs(name, "failed")) });
-    if (admin.value) {
+    if (operator.value) {
       items.push({
         text: stats.isPaused ? t("Resume {queue}", { queue: name }) : t("Pause {queue}", { queue: name }),
         note: t("action"),

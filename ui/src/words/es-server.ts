@@ -29,7 +29,7 @@ export const sentences: Sentence[] = [
   [/^(?:body|query): (\S+): is unknown$/, "$1 no se conoce aquí"],
   [/^(?:body|query): (\S+): expected (\w+)[^,]*, got (\w+)$/, "$1: se esperaba $2, llegó $3"],
   [/^(?:body|query): (\S+): expected \w+ ([<>]=) (.+)$/, "$1: debe ser $2 $3"],
-  [/^this server hides arguments from viewers, so viewers cannot filter by them$/, "este servidor no muestra argumentos a los lectores, así que no se puede preguntar por ellos"],
+  [/^this server shows arguments and errors to admins only, so only admins can filter by them$/, "este servidor muestra argumentos y errores solo a los admins, así que solo ellos pueden filtrar por ellos"],
   [/^"([^"]*)" is hidden on this server, so nobody can filter by it$/, "«$1» está oculto en este servidor, así que no se puede preguntar por él"],
   [/^payload: contains "\[redacted\]".*$/, "los argumentos contienen «[redacted]», que ocupa el lugar de un valor oculto; poné el valor"],
   [/^no worker has written it to the server yet.*$/, "ningún worker la llevó todavía al servidor"],

@@ -80,7 +80,9 @@ def dev(app_path: str, port: int | None, watch: tuple[Path, ...], grace: float, 
     its data in ./.qbull. If the code cannot be loaded, the error is printed and the previous version keeps
     running. Ctrl-C stops everything; a second one stops at once.
     """
-    password = read_environment().access.password
+    access = read_environment().access
+    access.check_secrets()
+    password = access.password
     with _listening(port) as listening:
         if debug:
             run_debug_dev(app_path, listening, password)

@@ -20,7 +20,10 @@ from qbull.store.store import Store
 MAX_LOGIN_ATTEMPTS = 10
 """Failed logins from one address within LOGIN_WINDOW_SECONDS; then it must wait."""
 MAX_TOTAL_LOGIN_ATTEMPTS = 300
-"""The same for all addresses together, within TOTAL_LOGIN_WINDOW_SECONDS."""
+"""Failed logins of all addresses within TOTAL_LOGIN_WINDOW_SECONDS. If there are more, many addresses guess
+together, and each of them has MAX_LOGIN_ATTEMPTS_OF_MANY.
+"""
+MAX_LOGIN_ATTEMPTS_OF_MANY = 3
 LOGIN_WINDOW_SECONDS = 300
 TOTAL_LOGIN_WINDOW_SECONDS = 60
 
@@ -33,9 +36,9 @@ class Session(msgspec.Struct, frozen=True):
     since_ms: int
     until_ms: int
     token: str | None = None
-    """The id of the token that it was opened with; it ends with the token."""
+    """The id of the token that it was opened with; it ends with the token's secret."""
     proof: str = ""
-    """Proof of the secret that it was opened with, if that was no stored token."""
+    """Proof of the secret that it was opened with."""
 
     def fits(self, text: str, secret: str) -> bool:
         """Whether the session of this name was opened with this secret."""
@@ -89,9 +92,15 @@ async def _end(store: Store, name: str) -> None:
 async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     """Count a login attempt; returns the seconds to wait before it may be answered, or 0.
 
-    A correct password does not count: a tool that sends it with many concurrent requests does not guess.
+    Addresses that guess are slowed down; the failed attempts of others never lock out an address. A correct password does not count: a tool that sends it with many concurrent requests does not guess.
     """
-    bounds = (MAX_LOGIN_ATTEMPTS, LOGIN_WINDOW_SECONDS, MAX_TOTAL_LOGIN_ATTEMPTS, TOTAL_LOGIN_WINDOW_SECONDS)
+    bounds = (
+        MAX_LOGIN_ATTEMPTS,
+        LOGIN_WINDOW_SECONDS,
+        MAX_TOTAL_LOGIN_ATTEMPTS,
+        TOTAL_LOGIN_WINDOW_SECONDS,
+        MAX_LOGIN_ATTEMPTS_OF_MANY,
+    )
     wait: int = await store.server.script(
         "login_attempt", store.names.app, _digest(address), int(right), *bounds
     )

@@ -1,7 +1,8 @@
 """Tokens of the REST API. Only the digest of a token is stored, so that the stored data gives no access.
 
-A token is `qb_<id>_<secret>`: the id finds it, the secret has 256 random bits. The last use is recorded about
-once a minute, and only for a token that exists.
+A token is `qb_<id>_<secret>`: the id finds it, the secret has 256 random bits. Rotation gives it a new
+secret; the one before stays valid for a while, so that programs can change over. The last use is recorded
+about once a minute, and only for a token that exists.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +30,11 @@ _TOKEN_ID_CHARS = 10
 
 
 class Token(msgspec.Struct, frozen=True):
-    """The stored data of a token. Times are milliseconds on the server's clock."""
+    """The stored data of a token. Times are milliseconds on the server's clock.
+
+    `queues` is its scope: names and patterns, empty for all queues. `earlier_digest` is that of the secret
+    before the last rotation, valid until `earlier_until_ms`.
+    """
 
     id: str
     name: str
@@ -38,10 +44,32 @@ class Token(msgspec.Struct, frozen=True):
     created_by: str = ""
     expires_ms: int | None = None
     used_ms: int | None = None
+    queues: tuple[str, ...] = ()
+    rotated_ms: int | None = None
+    earlier_digest: str = ""
+    earlier_until_ms: int = 0
 
-    def fits(self, text: str) -> bool:
+    def valid_digests(self, now_ms: int) -> list[str]:
+        """The digests of the secrets that are valid now."""
+        return [self.digest, self.earlier_digest] if now_ms < self.earlier_until_ms else [self.digest]
+
+    def fits(self, text: str, now_ms: int) -> bool:
         """Whether the text is this token, compared in constant time."""
-        return hmac.compare_digest(self.digest, digest_of(text))
+        return any(hmac.compare_digest(known, digest_of(text)) for known in self.valid_digests(now_ms))
+
+    def seconds_left(self, digest: str, now_ms: int) -> float | None:
+        """Seconds until a valid secret expires; None if it does not."""
+        ends = [self.expires_ms] if self.expires_ms is not None else []
+        if not hmac.compare_digest(self.digest, digest):
+            ends.append(self.earlier_until_ms)
+        return (min(ends) - now_ms) / 1000 if ends else None
+
+
+class FoundToken(NamedTuple):
+    """A token that has not expired, and the server's time in milliseconds."""
+
+    token: Token
+    now_ms: int
 
 
 def digest_of(text: str) -> str:
@@ -63,13 +91,59 @@ def id_in(text: str) -> str | None:
 
 
 async def create(
-    store: Store, name: str, role: TokenRole, *, by: str, lasts: float | None = None
+    store: Store,
+    name: str,
+    role: TokenRole,
+    *,
+    by: str,
+    lasts: float | None = None,
+    queues: tuple[str, ...] = (),
 ) -> tuple[Token, str]:
     """Create a token; returns it and its text, which cannot be read again later."""
     id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
-    text = f"{TOKEN_PREFIX}{id}_{secrets.token_urlsafe(32)}"
-    token = Token(id, name, role, digest_of(text), created_ms=0, created_by=by)
+    text = _new_text(id)
+    token = Token(id, name, role, digest_of(text), created_ms=0, created_by=by, queues=queues)
     return await _write(store, token, lasts), text
+
+
+async def rotate(
+    store: Store, id: str, *, overlap: float = 0.0, lasts: float | None = None
+) -> tuple[Token, str]:
+    """Give a token a new secret; returns the token and its new text.
+
+    Args:
+        store: the store.
+        id: the token.
+        overlap: seconds for which the present secret stays valid.
+        lasts: seconds until the token expires; by default as long as it was valid before.
+    """
+    before, now = await _read(store, id)
+    if not before:
+        raise _unknown(id)
+    token = msgspec.json.decode(before, type=Token)
+    if lasts is None and token.expires_ms is not None:
+        lasts = (token.expires_ms - (token.rotated_ms or token.created_ms)) / 1000
+    text = _new_text(id)
+    rotated = msgspec.structs.replace(
+        token,
+        digest=digest_of(text),
+        rotated_ms=now,
+        expires_ms=None if lasts is None else now + int(lasts * 1000),
+        earlier_digest=token.digest if overlap else "",
+        earlier_until_ms=now + int(overlap * 1000) if overlap else 0,
+    )
+    await _swap(store, id, before, msgspec.json.encode(rotated))
+    return rotated, text
+
+
+@idempotent
+async def _swap(store: Store, id: str, before: bytes, after: bytes) -> None:
+    if not await store.server.script("token_swap", store.names.app, id, before, after):
+        raise Conflict(f'token "{id}": somebody else has changed it at the same time; try again')
+
+
+def _new_text(id: str) -> str:
+    return f"{TOKEN_PREFIX}{id}_{secrets.token_urlsafe(32)}"
 
 
 @idempotent
@@ -85,15 +159,14 @@ async def _write(store: Store, token: Token, lasts: float | None) -> Token:
 
 
 @idempotent
-async def find(store: Store, id: str) -> tuple[Token, float | None] | None:
-    """A token that has not expired, and the seconds until it does."""
+async def find(store: Store, id: str) -> FoundToken | None:
+    """A token that has not expired."""
     packed, now_ms = await _read(store, id)
     if not packed:
         return None
     token = msgspec.json.decode(packed, type=Token)
-    if token.expires_ms is None:
-        return token, None
-    return (token, (token.expires_ms - now_ms) / 1000) if token.expires_ms > now_ms else None
+    expired = token.expires_ms is not None and token.expires_ms <= now_ms
+    return None if expired else FoundToken(token, now_ms)
 
 
 @idempotent
@@ -112,8 +185,12 @@ async def list_all(store: Store) -> list[Token]:
 async def revoke(store: Store, id: str) -> None:
     packed, _ = await _read(store, id)
     if not packed:
-        raise NotFound(f'no token "{id}"; "qbull token list" shows what there is')
+        raise _unknown(id)
     await _remove(store, id)
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f'no token "{id}"; "qbull token list" shows what there is')
 
 
 @idempotent
