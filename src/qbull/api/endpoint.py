@@ -78,8 +78,9 @@ class Endpoint:
     """One row of the table.
 
     `scope` is the treatment of tokens for some queues. `action_roles` are the roles for values of the body's
-    `action` that need more than `role`. `audit` is the name of the action in the audit log, None if the endpoint changes nothing. `answers` are
-    further statuses of success. `media` is the type of answers that are not JSON.
+    `action` that need more than `role`. `audit` is the name of the action in the audit log, None if the
+    endpoint changes nothing. `answers` are further statuses of success. `media` is the type of answers that
+    are not JSON.
     """
 
     method: Method

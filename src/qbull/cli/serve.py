@@ -83,8 +83,9 @@ def serve(
 
     Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN,
     QBULL_OPERATOR_TOKEN or QBULL_VIEWER_TOKEN, the dashboard takes the password in QUEUES_UI_PASS. A password
-    has at least 12 characters, a token 16. If no password is set, one is generated and printed. Without MODULE:APP it serves any server, and the workers check the arguments of new
-    jobs. If the server is unavailable, the command waits for it.
+    has at least 12 characters, a token 16. If no password is set, one is generated and printed. Without
+    MODULE:APP it serves any server, and the workers check the arguments of new jobs. If the server is
+    unavailable, the command waits for it.
     """
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

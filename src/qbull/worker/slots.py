@@ -1,7 +1,6 @@
 """Slots: take deliveries from the prefetch buffer and run their jobs.
 
-Each slot runs one delivery at a time, the jobs of a train one after the other. attempt.py runs a single job;
-nothing that a job does can end a slot.
+Each slot runs one delivery at a time, the jobs of a train in order. Nothing that a job does can end a slot.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ async def _end(store: Store, name: str) -> None:
 async def count_attempt(store: Store, address: str, right: bool = False) -> int:
     """Count a login attempt; returns the seconds to wait before it may be answered, or 0.
 
-    Addresses that guess are slowed down; the failed attempts of others never lock out an address. A correct password does not count: a tool that sends it with many concurrent requests does not guess.
+    Addresses that guess are slowed down; the failed attempts of others never lock out an address. A correct
+    password does not count: a tool that sends it with many concurrent requests does not guess.
     """
     bounds = (
         MAX_LOGIN_ATTEMPTS,
