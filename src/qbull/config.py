@@ -169,7 +169,7 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class Environment:
-    """The settings from the environment. Empty variables count as not set, except for the server's address."""
+    """The settings from the environment. Empty variables count as not set, but for the server's address."""
 
     url: str | None = None
     empty_url: str | None = None
