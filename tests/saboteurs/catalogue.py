@@ -258,8 +258,8 @@ SABOTEURS = (
         "a token lives for ever",
         "the moment at which a token ends is not looked at",
         "store/verbs/tokens.py",
-        "if token.expires_ms > now_ms else None",
-        "if token.expires_ms else None",
+        "token.expires_ms is not None and token.expires_ms <= now_ms",
+        "False",
         ("tests/api/test_auth.py",),
     ),
     Saboteur(
@@ -290,8 +290,8 @@ SABOTEURS = (
         "a token is guessed by the clock",
         "the digest of a token is compared byte by byte until the first that differs",
         "store/verbs/tokens.py",
-        "return hmac.compare_digest(self.digest, digest_of(text))",
-        "return self.digest == digest_of(text)",
+        "any(hmac.compare_digest(known, digest_of(text)) for",
+        "any(known == digest_of(text) for",
         ("tests/test_sources.py",),
     ),
     Saboteur(
