@@ -357,7 +357,8 @@ export interface Me {
   success?: boolean;
   timestamp: string;
   name: string;
-  role: "admin" | "viewer";
+  role: "admin" | "operator" | "viewer";
+  queues: string[];
   how: "basic" | "session" | "token";
   seesPayloads: boolean;
   app: string;
@@ -428,7 +429,8 @@ export interface NewSettings {
 
 export interface NewToken {
   name: string;
-  role: "admin" | "viewer";
+  role: "admin" | "operator" | "viewer";
+  queues?: string[];
   expiresIn?: number | null;
 }
 
@@ -610,6 +612,11 @@ export interface RetryJob {
   payload?: Record<string, unknown> | null;
 }
 
+export interface Rotate {
+  overlap?: number;
+  expiresIn?: number | null;
+}
+
 export interface Running {
   success?: boolean;
   timestamp: string;
@@ -759,9 +766,11 @@ export interface Task {
 export interface Token {
   id: string;
   name: string;
-  role: "admin" | "viewer";
+  role: "admin" | "operator" | "viewer";
+  queues: string[];
   createdAt: string;
   createdBy: string;
+  rotatedAt: string | null;
   expiresAt: string | null;
   lastUsedAt: string | null;
 }

@@ -9,7 +9,7 @@ from typing import Any
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.filters import moment_in
-from qbull.api.problems import ApiProblem, Wrong
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.schedule_info import ScheduleInfo
 from qbull.errors import NotFound
 from qbull.views import schedules as views
@@ -119,7 +119,9 @@ async def _check_new_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> 
         return
     queue, there, _ = call.body.task.rpartition("/")
     if not there:
-        raise ApiProblem(400, 'body: task: give "queue/task"', errors=[Wrong("task", 'give "queue/task"')])
+        raise ApiProblem(
+            400, 'body: task: give "queue/task"', errors=[InvalidField("task", 'give "queue/task"')]
+        )
     call.check_queue(queue)
     with suppress(NotFound):
         await _check_schedule(call, call.path["name"])
