@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
-import os
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -34,11 +32,13 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.task import in_notebook
+from qbull.core.values import DEFAULT_HOOKS, DecHook, EncHook, make_hooks
 from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.middleware import Middleware, MiddlewareChain
 from qbull.observe.trace import Tracing
+from qbull.produce.after_fork import forget_after_fork, keep_parent_connections
 from qbull.produce.chain import EnqueueChain
 from qbull.produce.client import Client
 from qbull.produce.portal import Portal
@@ -77,6 +77,10 @@ class App:
         trace: whether to make OpenTelemetry spans for enqueues and runs. If None: QBULL_TRACE.
         middleware: runs around every enqueue and every run; the first one is the outermost.
         alerts: where alerts are sent. If None: the environment.
+        enc_hook: turns a value that qbull does not know into plain data; raises NotImplementedError for other
+            types.
+        dec_hook: makes a value of an annotated type that qbull does not know from plain data. It gets the
+            type and the data.
     """
 
     def __init__(
@@ -91,6 +95,8 @@ class App:
         trace: bool | None = None,
         middleware: Sequence[Middleware] = (),
         alerts: Alerts | None = None,
+        enc_hook: EncHook | None = None,
+        dec_hook: DecHook | None = None,
     ) -> None:
         self.environment = read_environment()
         if url == "":
@@ -103,6 +109,7 @@ class App:
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.results = _checked_store(results)
+        self._hooks = make_hooks(enc_hook, dec_hook, DEFAULT_HOOKS)
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
         self.middleware = MiddlewareChain(middleware)
@@ -118,7 +125,7 @@ class App:
             weakref.WeakKeyDictionary()
         )
         self._portal: Portal | None = None
-        _forget_after_fork(self)
+        forget_after_fork(self._forget_connections)
 
     def _use_address(self, url: str) -> None:
         """Set the server's address, and the durability that is the default there.
@@ -366,18 +373,9 @@ class App:
         return self.queues[name]
 
     def _forget_connections(self) -> None:
-        _keep_parent_connections((self._clients, self._portal))
+        keep_parent_connections((self._clients, self._portal))
         self._clients = weakref.WeakKeyDictionary()
         self._portal = None
-
-
-def _keep_parent_connections(of_the_parent: object) -> None:
-    """Keep the child from closing its copies of the parent's connections.
-
-    Closing them would remove the sockets from the event queue that both processes share, and the parent would
-    wait in vain for replies.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))
 
 
 def _checked_store(results: ResultStore | None) -> ResultStore | None:
@@ -386,15 +384,3 @@ def _checked_store(results: ResultStore | None) -> ResultStore | None:
             f"results={results!r}: give something with over, put and get, as qbull.FileResults has"
         )
     return results
-
-
-def _forget_after_fork(app: App) -> None:
-    """Keep a forked process from using its parent's connections."""
-    forget = weakref.WeakMethod(app._forget_connections)
-
-    def after() -> None:
-        alive = forget()
-        if alive is not None:
-            alive()
-
-    os.register_at_fork(after_in_child=after)

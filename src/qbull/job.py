@@ -151,7 +151,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             id: of several signals with the same id, the job gets one; for callers that may send twice.
         """
         check_signal_name(name)
-        encoded, client, token = encode_signal_value(name, value), self._queue.app._client(), new_token()
+        encoded = encode_signal_value(name, value, self._queue.app._hooks)
+        client, token = self._queue.app._client(), new_token()
         task = (await self._there())[1].body().task
         refuse_signals(task, self._queue.tasks.get(task))
         context = signal_context(self.queue, self.id, task, name)

@@ -101,6 +101,8 @@ class Queue:
             unique: which one counts of several calls that ask for the same thing.
             expires: seconds within which a job must start; if it does not, it is cancelled.
             durable: record steps, so that a job that runs again continues where it stopped.
+            enc_hook: turns a value of another type into plain data, before that of the app.
+            dec_hook: makes a value of an annotated type from plain data, before that of the app.
             cpu: run the function in a process of its own.
             chunk: the function takes a list; one call of it runs up to this number of jobs.
             wait: seconds that a chunk waits for more jobs.

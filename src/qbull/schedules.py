@@ -310,7 +310,8 @@ class Schedules:
                 "upsert it from the app that has the task"
             )
         zone = self._app.environment.timezone
-        return rule.schedule(name, queue_name, task, encode_payload(task, dict(args)), None, zone), settings
+        payload = encode_payload(task, args, self._app.payload_limit, self._app._hooks)
+        return rule.schedule(name, queue_name, task, payload, None, zone), settings
 
     async def _unknown(self, name: str) -> NotFound:
         names = sorted({*self._app.declared, *await self._stored.locations()})

@@ -24,6 +24,7 @@ from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleRule
 from qbull.core.task import TaskSpec, is_redeclared, task_kind
 from qbull.core.unique import Unique
+from qbull.core.values import DecHook, EncHook, make_hooks
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
 from qbull.flows import Step
 from qbull.produce.enqueue import Calling, check_unique
@@ -220,6 +221,8 @@ class TaskSettings(TypedDict, total=False):
     unique: Unique | None
     expires: float | None
     durable: bool
+    enc_hook: EncHook | None
+    dec_hook: DecHook | None
 
 
 @dataclass(frozen=True)
@@ -234,6 +237,8 @@ class TaskDeclaration:
     unique: Unique | None = None
     expires: float | None = None
     durable: bool = False
+    enc_hook: EncHook | None = None
+    dec_hook: DecHook | None = None
     cpu: bool = False
     chunk: int | None = None
     wait: float = DEFAULT_CHUNK_WAIT_SECONDS
@@ -273,7 +278,8 @@ class TaskDeclaration:
         if self.durable and (self.cpu or self.chunk is not None):
             other = "cpu" if self.cpu else "chunk"
             raise DeclarationError(f'task "{name}": durable and {other}: give one of them')
-        signature = Signature(name, function)
+        hooks = make_hooks(self.enc_hook, self.dec_hook, queue.app._hooks)
+        signature = Signature(name, function, hooks)
         spec = TaskSpec(
             name=name,
             function=function,

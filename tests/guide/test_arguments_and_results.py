@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -144,6 +145,87 @@ async def test_a_value_that_cannot_travel_is_refused_before_anything_is_sent(app
         await store.enqueue(object())
 
     assert (await queue.stats()).total == 0
+
+
+class Celsius:
+    """A type that qbull does not know."""
+
+    def __init__(self, degrees: float) -> None:
+        self.degrees = degrees
+
+
+def to_plain(value: Any) -> Any:
+    if isinstance(value, Celsius):
+        return value.degrees
+    raise NotImplementedError
+
+
+def from_plain(kind: type, value: Any) -> Any:
+    if kind is Celsius:
+        return Celsius(value)
+    raise NotImplementedError
+
+
+async def test_hooks_of_the_app_carry_types_of_your_own(server_url: str, app: qbull.App) -> None:
+    async with qbull.App(server_url, prefix="test", enc_hook=to_plain, dec_hook=from_plain) as own:
+        readings = own.queue("readings")
+
+        @readings.task
+        async def hotter(than: Celsius) -> Celsius:
+            return Celsius(than.degrees + 1)
+
+        @readings.task(durable=True)
+        async def twice(start: Celsius) -> Celsius:
+            job = qbull.current_job()
+            kept: Celsius = await job.step(hotter, start)
+            return await job.checkpoint(kept)
+
+        plain = await hotter.enqueue(Celsius(20))
+        durable = await twice.enqueue(Celsius(30))
+        async with own.worker():
+            assert (await plain.result(timeout=10)).degrees == 21
+            assert (await durable.result(timeout=10)).degrees == 31
+
+
+async def test_a_task_has_hooks_of_its_own(app: qbull.App) -> None:
+    @app.queue("readings").task(enc_hook=to_plain, dec_hook=from_plain)
+    def hotter(than: Celsius) -> Celsius:
+        return Celsius(than.degrees + 1)
+
+    job = await hotter.enqueue(Celsius(20))
+    async with app.worker():
+        assert (await job.result(timeout=10)).degrees == 21
+
+
+async def test_paths_ranges_and_sets_travel(app: qbull.App) -> None:
+    @app.queue("files").task
+    async def chosen(folder: Path, numbers: range, without: set[int]) -> list:  # type: ignore[type-arg]
+        return [folder / f"{n}.csv" for n in numbers if n not in without]
+
+    job = await chosen.enqueue(Path("/data"), range(0, 10, 3), {6})
+    async with app.worker():
+        assert await job.result(timeout=10) == ["/data/0.csv", "/data/3.csv", "/data/9.csv"]
+
+
+async def test_a_result_that_cannot_travel_names_its_path_and_the_job_can_run_again(app: qbull.App) -> None:
+    price: Any = 1j
+
+    @app.queue("reports").task
+    async def report(month: str) -> dict[str, Any]:
+        return {"month": month, "rows": [{"price": 1}, {"price": price}]}
+
+    job = await report.enqueue("2026-01")
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed, match=r"rows\[1\]\.price: a complex has no JSON form"):
+            await job.result(timeout=10)
+        dead = await job.info()
+        price = 2
+        await job.retry()
+        result = await job.result(timeout=10)
+
+    assert dead is not None
+    assert (dead.state, dead.attempt, dead.payload) == ("failed", 1, {"month": "2026-01"})
+    assert result == {"month": "2026-01", "rows": [{"price": 1}, {"price": 2}]}
 
 
 async def test_a_task_that_could_never_be_called_is_refused_when_declared(app: qbull.App) -> None:

@@ -14,7 +14,6 @@ import click
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.terminal import print_json
-from qbull.core.codec import encode_result
 from qbull.core.record import body_of
 from qbull.errors import Conflict, NotFound, QbullError
 from qbull.observe.log import one_line, set_up_logging
@@ -104,7 +103,7 @@ async def _call(app: App, queue: Queue, found: StoredJob) -> Any:
         return await asyncio.to_thread(hooks.call, current_job(), call)
 
     value = await hooks.run(current_job(), called, None)
-    encode_result(value, app.payload_limit if app.results is None else sys.maxsize)
+    task.signature.encode_result(value, app.payload_limit if app.results is None else sys.maxsize)
     return value
 
 

@@ -1,8 +1,8 @@
 """Arguments and results as bytes: JSON by msgspec, checked against the task's annotations on both sides.
 
 All types of msgspec are encoded and decoded as annotated: dataclasses, its own structs, TypedDicts, enums,
-datetime, UUID, Decimal, bytes, sets, tuples. Pydantic models are recognised by their two methods, so qbull
-never imports pydantic. Nothing is ever pickled.
+datetime, UUID, Decimal, bytes, sets, tuples. values.py has the types that msgspec does not know, pydantic
+models among them. Nothing is ever pickled.
 """
 
 from __future__ import annotations
@@ -14,13 +14,20 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import msgspec
 import msgspec.inspect
 from msgspec.structs import astuple
 
+from qbull.core.values import (
+    DEFAULT_HOOKS,
+    ValueHooks,
+    explain_unencodable,
+    knows_type,
+    schema_of,
+)
 from qbull.core.wrapped_payload import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
@@ -31,8 +38,10 @@ _UNCHANGEABLE = (type(None), bool, int, float, str, bytes, enum.Enum)
 class Signature:
     """The arguments of one task: how a call is bound, encoded, checked and decoded again."""
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], hooks: ValueHooks = DEFAULT_HOOKS) -> None:
         self.name = name
+        self.hooks = hooks
+        self.encode_result = encode_result if hooks is DEFAULT_HOOKS else partial(encode_result, hooks=hooks)
         parameters, hints = _read(name, function)
         self.parameters = tuple(parameters)
         self.result_type: Any = hints.get("return", Any)
@@ -46,13 +55,14 @@ class Signature:
             fields.append(
                 (p.name, kind)
                 if p.default is p.empty
-                else (p.name, kind, msgspec.field(default_factory=_default_of(p.default, kind)))
+                else (p.name, kind, msgspec.field(default_factory=_default_of(p.default, kind, hooks)))
             )
         try:
             self._struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
-            self._decode = msgspec.json.Decoder(self._struct, dec_hook=_from_plain).decode
-            self._encode = msgspec.json.Encoder(enc_hook=_to_plain).encode
-            _refuse_unknown(self._struct)
+            self._decode = msgspec.json.Decoder(self._struct, dec_hook=hooks.decode).decode
+            self._encode = msgspec.json.Encoder(enc_hook=hooks.encode).encode
+            if not hooks.takes_any_type:
+                _refuse_unknown(self._struct)
         except (TypeError, msgspec.MsgspecError) as error:
             raise DeclarationError(
                 f'task "{name}": its annotations cannot be carried as a payload: {error}'
@@ -75,8 +85,8 @@ class Signature:
             raise ArgumentsError(f'task "{self.name}": {self._explain(args, kwargs)}') from None
         try:
             payload = self._encode(kwargs)
-        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            raise PayloadError(f'task "{self.name}": its arguments cannot be encoded: {error}') from None
+        except Exception as error:  # a hook may raise anything
+            raise _unencodable(self.name, kwargs, error, self.hooks) from None
         if len(payload) > limit:
             _refuse_large(self.name, payload, limit)
         return payload, self._checked(payload)
@@ -99,7 +109,7 @@ class Signature:
     def schema(self) -> dict[str, Any] | None:
         """A JSON Schema of the arguments, for forms; None if there is none."""
         try:
-            return msgspec.json.schema(self._struct, schema_hook=_schema_of)
+            return msgspec.json.schema(self._struct, schema_hook=schema_of)
         except Exception:  # a model's own schema may raise anything
             return None
 
@@ -132,7 +142,7 @@ class Signature:
         return "its arguments do not fit"
 
     def decode_result(self, encoded: bytes) -> Any:
-        return decode_result(encoded, self.result_type)
+        return decode_result(encoded, self.result_type, self.hooks)
 
 
 def _meant(name: str, parameters: tuple[str, ...]) -> str:
@@ -142,31 +152,43 @@ def _meant(name: str, parameters: tuple[str, ...]) -> str:
     return f"; it takes: {', '.join(parameters) or 'none'}"
 
 
-def decode_result(encoded: bytes, kind: Any) -> Any:
+def decode_result(encoded: bytes, kind: Any, hooks: ValueHooks = DEFAULT_HOOKS) -> Any:
     """Decode as annotated; without types if the value does not fit them."""
     try:
-        return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
-    except (TypeError, msgspec.MsgspecError):
+        return msgspec.json.decode(encoded, type=kind, dec_hook=hooks.decode)
+    except Exception:  # a hook may raise anything
         return decode_untyped(encoded)
 
 
-def decode_exactly(encoded: bytes, kind: Any) -> Any:
+def decode_exactly(encoded: bytes, kind: Any, hooks: ValueHooks = DEFAULT_HOOKS) -> Any:
     """Decode as annotated. Raises PayloadError if the value does not fit."""
     try:
-        return msgspec.json.decode(encoded, type=kind, dec_hook=_from_plain)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return msgspec.json.decode(encoded, type=kind, dec_hook=hooks.decode)
+    except Exception as error:  # a hook may raise anything
         raise PayloadError(str(error)) from None
 
 
-def encode_payload(task: str, arguments: Mapping[str, Any], limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
+def encode_payload(
+    task: str,
+    arguments: Mapping[str, Any],
+    limit: int = PAYLOAD_LIMIT_BYTES,
+    hooks: ValueHooks = DEFAULT_HOOKS,
+) -> bytes:
     """Arguments by name for a task whose code is elsewhere: its worker checks them."""
     try:
-        payload = msgspec.json.encode(dict(arguments), enc_hook=_to_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise PayloadError(f'task "{task}": its arguments cannot be encoded: {error}') from None
+        payload = msgspec.json.encode(dict(arguments), enc_hook=hooks.encode)
+    except Exception as error:  # a hook may raise anything
+        raise _unencodable(task, arguments, error, hooks) from None
     if len(payload) > limit:
         _refuse_large(task, payload, limit)
     return payload
+
+
+def _unencodable(
+    task: str, arguments: Mapping[str, Any], error: Exception, hooks: ValueHooks
+) -> PayloadError:
+    reason = explain_unencodable(arguments, error, hooks)
+    return PayloadError(f'task "{task}": its arguments cannot be encoded: {reason}')
 
 
 def _refuse_large(task: str, payload: bytes, limit: int) -> NoReturn:
@@ -176,13 +198,14 @@ def _refuse_large(task: str, payload: bytes, limit: int) -> NoReturn:
     )
 
 
-def encode_result(value: Any, limit: int = PAYLOAD_LIMIT_BYTES) -> bytes:
+def encode_result(value: Any, limit: int = PAYLOAD_LIMIT_BYTES, hooks: ValueHooks = DEFAULT_HOOKS) -> bytes:
     if value is None:
         return b"null"
     try:
-        encoded = msgspec.json.encode(value, enc_hook=_to_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise PayloadError(f"its result cannot be encoded: {error}") from None
+        encoded = msgspec.json.encode(value, enc_hook=hooks.encode)
+    except Exception as error:  # a hook may raise anything
+        reason = explain_unencodable(value, error, hooks)
+        raise PayloadError(f"its result cannot be encoded: {reason}") from None
     if len(encoded) > limit:
         raise TooLarge(
             f"its result takes {len(encoded):,} bytes, the limit is {limit:,}; return a reference to it, "
@@ -267,43 +290,22 @@ def _refuse_unknown(struct: type) -> None:
     """A type that neither msgspec nor a model can carry is refused here, not at the first call."""
     for field in msgspec.inspect.type_info(struct).fields:  # type: ignore[attr-defined]
         kind = field.type
-        if isinstance(kind, msgspec.inspect.CustomType) and not hasattr(kind.cls, "model_validate"):
+        if isinstance(kind, msgspec.inspect.CustomType) and not knows_type(kind.cls):
             raise TypeError(
-                f"{field.name} is a {kind.cls.__qualname__}; use plain data, a dataclass or a model"
+                f"{field.name} is a {kind.cls.__qualname__}; use plain data, a dataclass or a model, "
+                "or give the app or the task a dec_hook"
             )
 
 
-def _default_of(value: Any, kind: Any) -> Callable[[], Any]:
+def _default_of(value: Any, kind: Any, hooks: ValueHooks) -> Callable[[], Any]:
     """Makes the default of a parameter: as annotated, and a new one for each job if it can change."""
     try:
-        encoded = msgspec.json.encode(value, enc_hook=_to_plain)
-        decode = msgspec.json.Decoder(kind, dec_hook=_from_plain).decode
+        encoded = msgspec.json.encode(value, enc_hook=hooks.encode)
+        decode = msgspec.json.Decoder(kind, dec_hook=hooks.decode).decode
         made = decode(encoded)
     except Exception:  # it does not fit its annotation: the function gets it as it stands in the code
         return lambda: value
     return (lambda: made) if isinstance(made, _UNCHANGEABLE) else (lambda: decode(encoded))
-
-
-def _to_plain(value: Any) -> Any:
-    dump = getattr(value, "model_dump", None)
-    if dump is not None:
-        return dump(mode="json")
-    raise TypeError(f"a {type(value).__qualname__} has no JSON form; pass plain data, a dataclass or a model")
-
-
-def _from_plain(kind: Any, value: Any) -> Any:
-    validate = getattr(kind, "model_validate", None)
-    if validate is not None:
-        return validate(value)
-    raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
-
-
-def _schema_of(kind: Any) -> dict[str, Any]:
-    describe = getattr(kind, "model_json_schema", None)
-    if describe is None:
-        raise NotImplementedError
-    made: dict[str, Any] = describe()
-    return made
 
 
 def _readable(error: msgspec.ValidationError) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from qbull.core.codec import decode_exactly, encode_result
 from qbull.core.flow import NEVER_DUE_MS
 from qbull.core.task import TaskSpec
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import (
     ArgumentsError,
     DeclarationError,
@@ -70,10 +71,10 @@ class SignalWait:
         """No signal came in time."""
         return SignalTimeout(f'signal "{self.name}": none came within {self.timeout:g} s')
 
-    def decode(self, content: bytes) -> Any:
+    def decode(self, content: bytes, hooks: ValueHooks = DEFAULT_HOOKS) -> Any:
         """The value. Raises SignalMismatch if it does not fit the type."""
         try:
-            return decode_exactly(content, self.type)
+            return decode_exactly(content, self.type, hooks)
         except PayloadError as error:
             shown = getattr(self.type, "__name__", None) or str(self.type)
             raise SignalMismatch(f'signal "{self.name}": its value does not fit {shown}: {error}') from None
@@ -98,10 +99,10 @@ def refuse_signals(task: str, spec: TaskSpec | None) -> None:
         )
 
 
-def encode_signal_value(name: str, value: Any) -> bytes:
+def encode_signal_value(name: str, value: Any, hooks: ValueHooks = DEFAULT_HOOKS) -> bytes:
     """The value of a signal as JSON. Raises PayloadError if that is impossible."""
     try:
-        return encode_result(value, MAX_SIGNAL_BYTES)
+        return encode_result(value, MAX_SIGNAL_BYTES, hooks)
     except TooLarge:
         raise TooLarge(
             f'signal "{name}": its value takes more than {MAX_SIGNAL_BYTES:,} bytes; send a reference instead'

@@ -22,7 +22,7 @@ def encode_edited(queue: Queue, id: str, body: Body, payload: Mapping[str, Any])
     """
     spec, limit = queue.tasks.get(body.task), queue.app.payload_limit
     if spec is None:
-        body.payload = encode_payload(body.task, payload, limit)
+        body.payload = encode_payload(body.task, payload, limit, queue.app._hooks)
         return queue._producer.protect(id, body)
     encoded, call = spec.signature.encode((), dict(payload), limit)
     if spec.key is not None:

@@ -50,7 +50,7 @@ async def _enqueue_unchecked(
             f'unique: the code of task "{task}" decides which calls are the same; '
             "use an app that has it (--app)"
         )
-    payload = encode_payload(task, values, queue.app.payload_limit)
+    payload = encode_payload(task, values, queue.app.payload_limit, queue.app._hooks)
     calls = [EncodedArguments(payload, options.key, options.id)]
     return (await queue._producer.enqueue(Request(queue, task, calls, options)))[0]
 

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.codecs.context import result_context
-from qbull.core.codec import encode_result
 from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
 from qbull.core.record import body_of
 from qbull.core.schedule import Schedule
@@ -162,7 +161,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
                 call = partial(hooks.acall, job, function)
                 if task.kind != "async":
                     call = partial(asyncio.to_thread, partial(hooks.call, job, function))
-                result = self._encoded(await hooks.run(job, call, None))
+                result = self._encoded(task, await hooks.run(job, call, None))
         except (AlreadyDone, Suspended):
             pass
         except Exception as raised:
@@ -191,7 +190,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             task, function = self._ready(kept)
             with self._current(kept, task) as job:
                 call = partial(self.app.middleware.call, job, function)
-                result = self._encoded(self.app.middleware.run_sync(job, call, None, _in_a_loop))
+                result = self._encoded(task, self.app.middleware.run_sync(job, call, None, _in_a_loop))
         except (AlreadyDone, Suspended):
             pass
         except Exception as raised:
@@ -235,9 +234,10 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         finally:
             running.reset(token)
 
-    def _encoded(self, value: Any) -> bytes:
+    def _encoded(self, task: TaskSpec, value: Any) -> bytes:
+        limit = self.app.payload_limit if self.app.results is None else 1 << 40
         try:
-            return encode_result(value, self.app.payload_limit if self.app.results is None else 1 << 40)
+            return task.signature.encode_result(value, limit)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
 

@@ -12,6 +12,7 @@ from qbull.core.durable import STEP_FIELD, read_history
 from qbull.core.outcome import Suspended
 from qbull.core.record import body_of
 from qbull.core.signals import read_signals
+from qbull.core.values import ValueHooks
 from qbull.store.verbs.signals import PendingSignals
 from qbull.testing.memory_job import InlineJob
 from qbull.worker.current import RunningJob
@@ -45,6 +46,11 @@ class InlineSteps:
         """The durable run of the job."""
         fields = {b"%s%d" % (STEP_FIELD, number): stored for number, stored in self._kept.steps.items()}
         return DurableRun(job, read_history(fields), self)
+
+    @property
+    def hooks(self) -> ValueHooks:
+        kept = self._kept
+        return self._app.queues[kept.queue].tasks[body_of(kept.record).task].signature.hooks
 
     async def write(
         self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0

@@ -12,7 +12,6 @@ from typing import Any
 
 from qbull.codecs.context import payload_context, result_context
 from qbull.codecs.offload import StoredResult
-from qbull.core.codec import encode_result
 from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.core.wrapped_payload import is_wrapped
@@ -81,7 +80,7 @@ class TaskCaller:
                 return b"null"  # from a task group of the task's own
             raise RuntimeError(f"the task raised {error!r}") from error
         try:
-            return encode_result(value, self._limit)
+            return task.signature.encode_result(value, self._limit)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
 

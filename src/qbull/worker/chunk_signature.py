@@ -57,15 +57,18 @@ def _types(
         raise refuse(f"{error}; annotations must name types that exist when the task is declared") from None
     parameters = list(inspect.signature(function).parameters)
     taken = hints.get(parameters[0]) if len(parameters) == 1 else None
-    if typing.get_origin(taken) is not list:
+    if taken is not list and typing.get_origin(taken) is not list:
         raise refuse("chunk: its function takes one list, for example rows: list[Row]")
     given = hints.get("return", Any)
+    item = typing.get_args(taken)[0] if typing.get_args(taken) else Any
+    if given is list:
+        return item, Any
     if typing.get_origin(given) is list:
         kinds = [kind for kind in _alternatives(typing.get_args(given)[0]) if not _is_error(kind)]
-        return typing.get_args(taken)[0], typing.Union[tuple(kinds)] if kinds else Any  # noqa: UP007
+        return item, typing.Union[tuple(kinds)] if kinds else Any  # noqa: UP007
     if given not in (Any, None, type(None)):
         raise refuse("chunk: its function returns None, or a list with one result for each")
-    return typing.get_args(taken)[0], given
+    return item, given
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

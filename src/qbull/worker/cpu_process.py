@@ -19,10 +19,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, encode_result
+from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature
 from qbull.core.flow import Dependency
 from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
 from qbull.core.record import body_of
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
 from qbull.worker.current import RunningJob, running
@@ -105,14 +106,13 @@ def _run_request(
 ) -> ProcessReply:
     try:
         imported = request.module in sys.modules
-        function = _find_function(request)
+        function, hooks = _find_function(request)
         if not imported:
             log_handler.take_over()
         log_handler.apply_levels(request.log_levels)
         body = body_of(request.record)
-        args, kwargs = Signature(body.task, function).decode(
-            body.payload if request.payload is None else request.payload
-        )
+        signature = Signature(body.task, function, hooks)
+        args, kwargs = signature.decode(body.payload if request.payload is None else request.payload)
         job = RunningJob(request.queue, request.position, request.id, request.record, body)
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         running.set(job)
@@ -131,7 +131,7 @@ def _run_request(
     except BaseException as error:
         return ProcessReply(error=describe(error), stacktrace=format_stacktrace(error) or "")
     try:
-        return ProcessReply(encode_result(value, request.limit))
+        return ProcessReply(signature.encode_result(value, request.limit))
     except PayloadError as error:
         return ProcessReply(error=str(error), word="undeliverable")
 
@@ -165,11 +165,13 @@ def _find_lifespan(module: str, name: str) -> Lifespan[Any]:
     return found
 
 
-def _find_function(request: ProcessRequest) -> Any:
+def _find_function(request: ProcessRequest) -> tuple[Any, ValueHooks]:
     found: Any = importlib.import_module(request.module)
     for part in request.name.split("."):
         found = getattr(found, part)
-    return found.spec.function if hasattr(found, "spec") else found
+    if hasattr(found, "spec"):
+        return found.spec.function, found.spec.signature.hooks
+    return found, DEFAULT_HOOKS
 
 
 def serve(fd: int, life: int, parent: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
@@ -90,7 +90,7 @@ class DurableRun:
         key, record = await self._begin(name, digest_arguments(call.args, call.kwargs), asker)
         try:
             if record is not None:
-                return self._outcome(record, function.decode, asker)
+                return self._outcome(record, function, asker)
             tried = StepTry(time.time())
             inside = _inside_step.set(True)
             try:
@@ -126,7 +126,7 @@ class DurableRun:
         key, record = wait_for(self._begin(name, digest_arguments(call.args, call.kwargs), None))
         try:
             if record is not None:
-                return self._outcome(record, function.decode, None)
+                return self._outcome(record, function, None)
             tried = StepTry(time.time())
             inside = _inside_step.set(True)
             try:
@@ -177,7 +177,7 @@ class DurableRun:
         key, record = await self._begin(WAIT_PREFIX + wait.name, b"", asker)
         try:
             if record is not None:
-                return self._outcome(record, wait.decode, asker)
+                return self._outcome(record, wait, asker)
             begun = self._history.started(key)
             tried = StepTry(begun.started_ms / 1000 if begun is not None else time.time(), 1)
             while (content := await self._signals.take(wait.name, tried)) is None:
@@ -191,7 +191,7 @@ class DurableRun:
                 sleep = Sleep(due_ms, wait.hold_lane, wait.name, tried.seen)
                 await self._suspension.sleep(sleep, min(left, SIGNAL_POLL_SECONDS))
             try:
-                value = wait.decode(content)
+                value = wait.decode(content, self._services.hooks)
             except SignalMismatch as error:
                 await self._failed(key, error, tried, asker)
             await self._record(key, "r", content, tried)
@@ -216,7 +216,7 @@ class DurableRun:
         finally:
             self._returned()
         self._history.open_checkpoint(name, record.number)
-        return decode_result(self._content(record), type(value))
+        return decode_result(self._content(record), type(value), self._services.hooks)
 
     def checkpoint_sync(self, name: str, value: Any) -> Any:
         return self._services.wait_for(self.checkpoint(name, value))
@@ -301,7 +301,7 @@ class DurableRun:
 
     async def _completed(self, key: StepKey, function: StepFunction, value: Any, tried: StepTry) -> Any:
         try:
-            encoded, value = function.round_trip(value, MAX_HISTORY_BYTES)
+            encoded, value = function.round_trip(value, MAX_HISTORY_BYTES, self._services.hooks)
         except PayloadError as error:
             self._fatal = PayloadError(f'step "{key.name}": {error}')
             raise self._fatal from None
@@ -348,7 +348,7 @@ class DurableRun:
         await self._write([(number, stored)], number + 1, self._history.last)
         self._history.rewind(name)
         self._history.put(record, len(stored))
-        return decode_result(encoded, type(value))
+        return decode_result(encoded, type(value), self._services.hooks)
 
     async def _write(
         self, records: Sequence[tuple[int, bytes]], first: int, last: int, signal: int = 0
@@ -361,11 +361,11 @@ class DurableRun:
                 "the steps of this run are no longer recorded"
             )
 
-    def _outcome(self, record: StepRecord, decode: Callable[[bytes], Any], asker: object) -> Any:
+    def _outcome(self, record: StepRecord, function: StepFunction | SignalWait, asker: object) -> Any:
         """The recorded result. Raises the recorded error."""
         content = self._content(record)
         if record.end != "e":
-            return decode(content)
+            return function.decode(content, self._services.hooks)
         error = make_error(record.name, decode_error(content))
         self._raised.append((error, record, asker, self._asks))
         raise error
@@ -375,7 +375,7 @@ class DurableRun:
 
     def _encode_value(self, name: str, value: Any) -> bytes:
         try:
-            return encode_result(value, MAX_HISTORY_BYTES)
+            return encode_result(value, MAX_HISTORY_BYTES, self._services.hooks)
         except PayloadError as error:
             raise PayloadError(f"{name}: {error}") from None
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from qbull.codecs.context import ValueContext
 from qbull.core.outcome import Suspended
+from qbull.core.values import ValueHooks
 from qbull.store.verbs.signals import PendingSignals
 
 A = TypeVar("A")
@@ -14,6 +15,10 @@ A = TypeVar("A")
 
 class DurableServices(Protocol):
     """The surroundings of a durable run: a worker, or a test without one."""
+
+    @property
+    def hooks(self) -> ValueHooks:
+        """How values without a JSON form travel in the records."""
 
     async def write(
         self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0

@@ -17,6 +17,7 @@ from qbull.codecs.context import ValueContext
 from qbull.core.durable import History, read_history
 from qbull.core.outcome import Suspended, Undeliverable
 from qbull.core.record import created_ms_of
+from qbull.core.values import ValueHooks
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import TakenOver
 from qbull.store.batch import Batcher
@@ -55,6 +56,7 @@ class HistoryKeeper:
         self._confirmed = wiring.store.confirmed(durability) if durability is not None else None
         self._outage = wiring.outage
         self.codecs = assignment.codecs
+        self.tasks = assignment.tasks
         self.run_plain = run_plain
         self._batchers: dict[int, Batcher[HistoryWrite, bool]] = {}
         self._blocked: set[Future[Any]] = set()
@@ -135,6 +137,10 @@ class _JobServices:
         self._job = job
         self._slot = slot
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def hooks(self) -> ValueHooks:
+        return self._keeper.tasks[self._job.body.task].signature.hooks
 
     async def write(
         self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from qbull.core.codec import decode_result, encode_result
+from qbull.core.values import ValueHooks
 from qbull.errors import ArgumentsError, Fail, RetryAfter
 from qbull.worker.step_calls import StepCall
 
@@ -26,15 +27,15 @@ class StepFunction(msgspec.Struct, frozen=True):
     is_async: bool
     result_type: Any
 
-    def round_trip(self, value: Any, limit: int) -> tuple[bytes, Any]:
+    def round_trip(self, value: Any, limit: int, hooks: ValueHooks) -> tuple[bytes, Any]:
         """The result as it is recorded, and as the task gets it: the same as in every replay."""
-        encoded = encode_result(value, limit)
+        encoded = encode_result(value, limit, hooks)
         if type(value) in _PLAIN_RESULTS and self.result_type in (Any, type(value)):
             return encoded, value
-        return encoded, decode_result(encoded, self.result_type)
+        return encoded, decode_result(encoded, self.result_type, hooks)
 
-    def decode(self, encoded: bytes) -> Any:
-        return decode_result(encoded, self.result_type)
+    def decode(self, encoded: bytes, hooks: ValueHooks) -> Any:
+        return decode_result(encoded, self.result_type, hooks)
 
 
 def function_of(call: StepCall) -> StepFunction:
