@@ -16,7 +16,7 @@ async def test_python_rest_and_command_line_show_the_same_job(shell: Shell, app:
 
     @email.task(key="{to}")
     async def send(to: str) -> None:
-        await qbull.current_job().progress(40)
+        await qbull.current_job().progress(2, 5, "asking")
         raise ValueError(f"no mailbox for {to}")
 
     enqueued = await send.options(priority=2, timeout=5, expires=600).enqueue("ada")
@@ -32,4 +32,10 @@ async def test_python_rest_and_command_line_show_the_same_job(shell: Shell, app:
     assert to_plain(info) == rest == printed
     unset = {name for name, value in rest.items() if value is None}
     assert unset == {"result", "dueAt", "schedule", "flow", "suspended"}
+    assert (rest["progress"], rest["progressDone"], rest["progressTotal"], rest["progressNote"]) == (
+        40,
+        2,
+        5,
+        "asking",
+    )
     assert rest["history"][0]["error"] == "ValueError: no mailbox for ada"

@@ -40,6 +40,56 @@ async def test_the_progress_of_a_job_is_seen_while_it_runs_and_after_it(app: qbu
     assert [each.progress for each in (await queue.search("completed")).jobs] == [99.5]
 
 
+async def test_a_job_tells_how_much_of_how_much_is_done(app: qbull.App) -> None:
+    go = asyncio.Event()
+    queue = app.queue("imports")
+
+    @queue.task
+    async def load(rows: int) -> None:
+        job = qbull.current_job()
+        await job.progress(rows // 4, rows, "reading rows")
+        await go.wait()
+        await job.progress(rows, total=rows)
+
+    job = await load.enqueue(200_000)
+    async with app.worker():
+        await eventually(lambda: _progress_is(job, 25))
+        [listed] = await queue.jobs("active")
+        go.set()
+        await job.result(timeout=10)
+
+    after = await job.info()
+    assert (listed.progress_done, listed.progress_total, listed.progress_note) == (
+        50_000,
+        200_000,
+        "reading rows",
+    )
+    assert after is not None
+    assert (after.progress, after.progress_done, after.progress_note) == (100, 200_000, None)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "message"),
+    [
+        (3, 2, "progress 3 of 2: give a number from 0 to 2"),
+        (1, 0, "total=0: give a number that is more than 0"),
+        (1, -1, "total=-1"),
+        (-1, 2, "progress -1 of 2"),
+    ],
+)
+async def test_progress_is_not_more_than_its_total(
+    app: qbull.App, done: float, total: float, message: str
+) -> None:
+    @app.queue("imports", retry=qbull.Retry(attempts=1)).task
+    async def load() -> None:
+        await qbull.current_job().progress(done, total)
+
+    job = await load.enqueue()
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed, match=message):
+            await job.result(timeout=10)
+
+
 async def test_of_many_values_the_last_is_kept_and_few_are_sent(app: qbull.App, store: Store) -> None:
     @app.queue("reports").task
     async def render() -> None:

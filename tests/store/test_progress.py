@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from partition_driver import CRASHED, PartitionDriver
 
+from qbull.core.progress import Progress
 from qbull.store.delivery import Delivery
 from qbull.store.read import inspect
 from qbull.store.store import Store
@@ -13,7 +14,8 @@ from qbull.store.verbs.progress import JobUpdate
 def said(
     delivery: Delivery, *lines: str, at: int = 0, told: int = 0, progress: float | None = None
 ) -> JobUpdate:
-    return JobUpdate(delivery.job(at).id, delivery.position, delivery.lane, progress, 1, told, lines)
+    reported = None if progress is None else Progress(progress)
+    return JobUpdate(delivery.job(at).id, delivery.position, delivery.lane, reported, 1, told, lines)
 
 
 async def logged(driver: PartitionDriver, id: str) -> list[str]:
@@ -23,7 +25,7 @@ async def logged(driver: PartitionDriver, id: str) -> list[str]:
 async def progress_of(driver: PartitionDriver, id: str) -> float | None:
     found = await inspect.find(driver.partition, id)
     assert found is not None
-    return found.progress
+    return None if found.progress is None else found.progress.percent
 
 
 async def test_what_a_job_says_is_kept(store: Store) -> None:

@@ -23,6 +23,9 @@ export interface Watched {
   id: string;
   state: string | null;
   progress: number | null;
+  done?: number | null;
+  total?: number | null;
+  note?: string | null;
   attempt: number | null;
 }
 

@@ -252,6 +252,9 @@ export interface Job {
   attempt: number;
   maxAttempts: number | null;
   progress: number | null;
+  progressDone: number | null;
+  progressTotal: number | null;
+  progressNote: string | null;
   createdAt: string;
   dueAt: string | null;
   expiresAt: string | null;

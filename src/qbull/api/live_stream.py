@@ -267,6 +267,8 @@ class EventBroadcaster:
             data: dict[str, Any] = {"queue": name, "id": id, "state": None, "progress": None, "attempt": None}
             if info is not None:
                 data |= {"state": info.state, "progress": info.progress, "attempt": info.attempt}
+                data |= {"done": info.progress_done, "total": info.progress_total}
+                data |= {"note": info.progress_note if self._errors else None}
             packed = msgspec.json.encode(data)
             if self._watched.get((name or "", id or "")) != packed:
                 self._watched[name or "", id or ""] = packed

@@ -52,6 +52,7 @@ class Redaction:
             info = replace(
                 info,
                 key=_redacted(info.key, found),
+                progress_note=_redacted(info.progress_note, found),
                 error=_redacted(info.error, found),
                 failed_reason=_redacted(info.failed_reason, found),
                 stacktrace=_redacted(info.stacktrace, found),
@@ -63,6 +64,7 @@ class Redaction:
                 payload=None,
                 result=None,
                 stacktrace=None,
+                progress_note=None,
                 error=_kind(info.error),
                 failed_reason=_kind(info.failed_reason),
                 history=tuple(replace(one, error=_kind(one.error)) for one in info.history),

@@ -14,6 +14,7 @@ from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, json_text, lines_of, print_json, print_table, short, span
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.progress import Progress
 from qbull.core.record import STATES, State
 from qbull.core.why import Why
 from qbull.errors import NotFound, job_not_found
@@ -200,6 +201,12 @@ def _state(info: JobInfo) -> str:
     return f"{info.state}, {info.suspended}" + (f" for {names}" if names else "")
 
 
+def _progress(info: JobInfo) -> str | None:
+    if info.progress is None:
+        return None
+    return Progress(info.progress, info.progress_done, info.progress_total, info.progress_note).shown()
+
+
 def _details(info: JobInfo) -> list[str]:
     facts: list[tuple[str, object]] = [
         ("queue", f"{info.queue}, partition {info.partition}"),
@@ -210,7 +217,7 @@ def _details(info: JobInfo) -> list[str]:
         ("key", info.key),
         ("priority", info.priority),
         ("attempt", f"{info.attempt} of {info.max_attempts}"),
-        ("progress", None if info.progress is None else f"{info.progress:g} %"),
+        ("progress", _progress(info)),
         ("crashes", info.crashes or None),
         ("worker", info.worker),
         ("enqueued", _time(info, "created_at")),

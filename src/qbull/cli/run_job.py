@@ -14,6 +14,7 @@ import click
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.terminal import print_json
+from qbull.core.progress import Progress
 from qbull.core.record import body_of
 from qbull.errors import Conflict, NotFound, QbullError
 from qbull.observe.log import one_line, set_up_logging
@@ -110,8 +111,8 @@ async def _call(app: App, queue: Queue, found: StoredJob) -> Any:
 class _PrintedProgress:
     """Prints the progress and the log lines of the job."""
 
-    def progress(self, job: RunningJob, value: float) -> None:
-        click.echo(f"progress: {value:g} %", err=True)
+    def progress(self, job: RunningJob, value: Progress) -> None:
+        click.echo(f"progress: {value.shown()}", err=True)
 
     def log(self, job: RunningJob, text: str) -> Future[None]:
         click.echo(f"log: {one_line(text)}", err=True)

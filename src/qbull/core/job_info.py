@@ -55,6 +55,9 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         attempt: Number of the current or last run, from 1.
         max_attempts: How many runs the job may have.
         progress: The progress that the task reported, in percent.
+        progress_done: How much is done, if the task reported a total.
+        progress_total: How much there is to do.
+        progress_note: The note of the task about its progress.
         created_at: When the job was enqueued.
         due_at: When a delayed job becomes runnable.
         expires_at: The job is cancelled if it has not started by then.
@@ -86,6 +89,9 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
     attempt: int
     max_attempts: int | None
     progress: float | None
+    progress_done: float | None
+    progress_total: float | None
+    progress_note: str | None
     created_at: Instant
     due_at: Instant | None
     expires_at: Instant | None

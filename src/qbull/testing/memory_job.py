@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Literal
 
 from qbull.core.outcome import Delay, decide
+from qbull.core.progress import Progress
 from qbull.core.record import (
     MAX_HISTORY_ATTEMPTS,
     Attempt,
@@ -39,7 +40,7 @@ class InlineJob:
         self.due_ms = 0
         self.finished_ms = 0
         self.ending: Ending | None = None
-        self.progress: float | None = None
+        self.progress: Progress | None = None
         self.lines: list[LogLine] = []
         self.steps: dict[int, bytes] = {}
         """The records of its steps, if its task is durable."""
@@ -145,7 +146,7 @@ class InlineProgress:
         self._kept = kept
         self._now_ms = now_ms
 
-    def progress(self, job: RunningJob, value: float) -> None:
+    def progress(self, job: RunningJob, value: Progress) -> None:
         self._kept.progress = value
 
     def log(self, job: RunningJob, text: str) -> Future[None]:

@@ -22,6 +22,7 @@ import msgspec
 
 from qbull.core.backoff import ExponentialBackoff
 from qbull.core.outcome import ReportedError, Undeliverable
+from qbull.core.progress import read_progress
 from qbull.core.task import TaskSpec
 from qbull.errors import Fail, RetryAfter
 from qbull.worker.cpu_process import LENGTH_PREFIX, LifespanStart, ProcessReply, ProcessRequest
@@ -262,8 +263,8 @@ def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     job.has_output = True
     if answer.word == "log":
         job.progress_sink.log(job, answer.error)
-    else:
-        job.progress_sink.progress(job, answer.delay)
+    elif (reported := read_progress(answer.result or b"")) is not None:
+        job.progress_sink.progress(job, reported)
 
 
 def _exit_description(code: int) -> str:

@@ -22,6 +22,7 @@ import msgspec
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature
 from qbull.core.flow import Dependency
 from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
+from qbull.core.progress import Progress
 from qbull.core.record import body_of
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
@@ -78,8 +79,8 @@ class ProcessProgressSink:
         self._answers = answers
         self._turn = threading.Lock()
 
-    def progress(self, job: RunningJob, value: float) -> None:
-        self.tell(ProcessReply(word="progress", delay=value))
+    def progress(self, job: RunningJob, value: Progress) -> None:
+        self.tell(ProcessReply(word="progress", result=value.packed().encode()))
 
     def log(self, job: RunningJob, text: str) -> Future[None]:
         self.tell(ProcessReply(word="log", error=text[:MAX_LOG_LINE_CHARS]))

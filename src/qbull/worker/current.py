@@ -17,8 +17,9 @@ import msgspec
 from qbull.core.codec import decode_untyped
 from qbull.core.flow import Dependency
 from qbull.core.ids import planned_ms_in
+from qbull.core.progress import Progress, make_progress
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
-from qbull.errors import ArgumentsError, JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
+from qbull.errors import JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
 from qbull.store.verbs.partition import Partition
 from qbull.worker.step_calls import DurableCalls, StepRunner, runner_of
 
@@ -26,7 +27,7 @@ from qbull.worker.step_calls import DurableCalls, StepRunner, runner_of
 class ProgressSink(Protocol):
     """Receives the progress and the log lines of a job, from any thread."""
 
-    def progress(self, job: RunningJob, value: float) -> None: ...
+    def progress(self, job: RunningJob, value: Progress) -> None: ...
     def log(self, job: RunningJob, text: str) -> Future[None]: ...
 
 
@@ -126,15 +127,17 @@ class CurrentJob(DurableCalls):
         """
         return [_result(letter, told) for letter, told in self._running.dependencies]
 
-    async def progress(self, value: float) -> None:
-        """Report how far the job is.
+    async def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Report how far the job is: `progress(33)`, or `progress(5, 20, "reading rows")`.
 
         Does not wait. Of many values in a short time only the last is written.
 
         Args:
-            value: the progress, from 0 to 100.
+            done: how much is done, from 0 to `total`; without a total, the progress in percent.
+            total: how much there is to do.
+            note: a short text for people.
         """
-        self.progress_sync(value)
+        self.progress_sync(done, total, note)
 
     async def log(self, text: str) -> None:
         """Add a log line to the job. Returns when the server has it.
@@ -146,14 +149,15 @@ class CurrentJob(DurableCalls):
         if written is not None:
             await asyncio.wrap_future(written)
 
-    def progress_sync(self, value: float) -> None:
+    def progress_sync(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """`progress` for plain functions.
 
         Args:
-            value: the progress, from 0 to 100.
+            done: how much is done, from 0 to `total`; without a total, the progress in percent.
+            total: how much there is to do.
+            note: a short text for people.
         """
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 100:
-            raise ArgumentsError(f"progress {value!r}: give a number from 0 to 100")
+        value = make_progress(done, total, note)
         job = self._running
         if job.progress_sink is not None and not job.stopped:
             job.has_output = True

@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 
+from qbull.core.progress import Progress
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS, MAX_LOG_LINES, JobUpdate
 from qbull.worker.current import RunningJob
@@ -31,7 +32,7 @@ class UnsentProgress:
     """
 
     def __init__(self) -> None:
-        self.progress: float | None = None
+        self.progress: Progress | None = None
         self.lines: list[str] = []
         self.waiting: list[Future[None]] = []
         self.told = 0
@@ -58,7 +59,7 @@ class ProgressWriter:
         """Send from the running event loop from now on."""
         self._loop = asyncio.get_running_loop()
 
-    def progress(self, job: RunningJob, value: float) -> None:
+    def progress(self, job: RunningJob, value: Progress) -> None:
         def say() -> None:
             if not job.stopped:
                 self._of(job).progress = value

@@ -54,7 +54,11 @@ export function JobView() {
   }, [state, seen?.attempt]);
   const job = asked.data;
   if (!job || job.id !== id || job.queue !== queue) return asked.error ? <Failed error={asked.error} again={asked.again} /> : <Loading rows={8} />;
-  const progress = seen?.id === id && seen.progress !== null ? seen.progress : job.progress;
+  const live = seen?.id === id && seen.progress !== null ? seen : null;
+  const progress = live?.progress ?? job.progress;
+  const done = live ? live.done : job.progressDone;
+  const total = live ? live.total : job.progressTotal;
+  const note = live ? live.note : job.progressNote;
   return (
     <>
       <Head
@@ -82,6 +86,8 @@ export function JobView() {
           <div class="progress-line">
             <b>{Math.round(progress)} %</b>
             <Bar value={progress} of={100} label={t("Progress")} tone="good" />
+            {total != null && <span class="faint">{`${done} / ${total}`}</span>}
+            {note && <span>{note}</span>}
           </div>
         </Card>
       )}

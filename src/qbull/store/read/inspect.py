@@ -9,6 +9,7 @@ from typing import Any
 from qbull.core.codec import decode_untyped
 from qbull.core.job_info import JobInfo, attempt_info
 from qbull.core.layout import index_in_generation
+from qbull.core.progress import Progress, read_progress
 from qbull.core.record import (
     Ending,
     ExtendedBody,
@@ -29,7 +30,6 @@ from qbull.store.connection import fan_out
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.progress import read_progress
 
 POSITION_PREFIXES: dict[State, bytes] = {"completed": b"c", "failed": b"f", "cancelled": b"x"}
 """The first letter of a finished job's position."""
@@ -99,7 +99,7 @@ class StoredJob:
     """The time of its entry: the time of enqueueing, if the record does not have it."""
     started_ms: int | None = None
     """When a worker got it, if it is active."""
-    progress: float | None = None
+    progress: Progress | None = None
     position: bytes = b""
     """Its position, if it was asked for. It changes when the job moves or finishes once more."""
 
@@ -118,7 +118,7 @@ class StoredJob:
             return ExtendedBody(task="?", payload=self.record)
 
     def info(self, queue: str, attempts: int | None) -> JobInfo:
-        body, ending = self.body(), self.ending
+        body, ending, told = self.body(), self.ending, self.progress
         readable = body.task != "?"
         finished = self.finished_ms
         started = self.started_ms
@@ -139,7 +139,10 @@ class StoredJob:
             failed_reason=error if self.state == "failed" else None,
             attempt=(ending.attempt if ending is not None else 0) or body.attempt,
             max_attempts=body.attempts or attempts,
-            progress=self.progress,
+            progress=told.percent if told is not None else None,
+            progress_done=told.done if told is not None else None,
+            progress_total=told.total if told is not None else None,
+            progress_note=told.note if told is not None else None,
             created_at=to_datetime(self.created_ms() if readable else finished or 0),
             due_at=due_datetime(self.due_ms),
             expires_at=None

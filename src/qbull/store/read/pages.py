@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from qbull.core.parking import PARKED_DUE_MS, UNPARKED_LEVEL
+from qbull.core.progress import Progress, read_progress
 from qbull.core.record import State
 from qbull.store.connection import fan_out
 from qbull.store.connection.server import ErrorReply
@@ -20,7 +21,6 @@ from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read.finished import TimeSpan, merged
 from qbull.store.read.inspect import StoredJob, counts, ms_of, server_time
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.progress import read_progress
 
 PAGE_BATCH_JOBS = 50
 """Jobs that are read in one call, so that a page of large jobs can stop after some of them."""
@@ -130,7 +130,7 @@ async def _in_turn(
 
 async def with_progress(partitions: Sequence[Partition], found: Sequence[StoredJob]) -> list[StoredJob]:
     """The same jobs, with their reported progress."""
-    said: dict[tuple[int, str], float | None] = {}
+    said: dict[tuple[int, str], Progress | None] = {}
     asked: dict[int, list[str]] = {}
     for job in found:
         asked.setdefault(job.partition, []).append(job.id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from qbull.core.progress import Progress
 from qbull.core.record import to_datetime
 
 MAX_LOG_LINES = 1000
@@ -24,14 +25,14 @@ class JobUpdate(NamedTuple):
     id: bytes
     position: bytes
     lane: bytes
-    progress: float | None
+    progress: Progress | None
     attempt: int
     told: int
     lines: Sequence[str]
 
     def arguments(self) -> list[bytes | str | int]:
         lines = [line.encode("utf-8", "replace") for line in self.lines]
-        progress = "" if self.progress is None else f"{self.progress:g}"
+        progress = "" if self.progress is None else self.progress.packed()
         return [self.id, self.position, self.lane, progress, self.attempt, self.told, len(lines), *lines]
 
 
@@ -53,10 +54,3 @@ class LogLine:
 def read_log_line(stored: bytes) -> LogLine:
     at, attempt, text = stored.split(b" ", 2)
     return LogLine(to_datetime(int(at)), int(attempt), text.decode("utf-8", "replace"))
-
-
-def read_progress(stored: bytes) -> float | None:
-    if not stored:
-        return None
-    value = float(stored)
-    return int(value) if value.is_integer() else value
