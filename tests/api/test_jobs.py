@@ -14,7 +14,7 @@ from qbull.api import operations
 
 FIELDS = [
     "id", "queue", "task", "state", "key", "priority", "payload", "result", "error", "stacktrace", "failedReason", "attempt", "maxAttempts",
-    "progress", "createdAt", "dueAt", "expiresAt", "startedAt", "finishedAt", "durationMs", "timeout", "partition", "worker", "crashes",
+    "progress", "progressDone", "progressTotal", "progressNote", "createdAt", "dueAt", "expiresAt", "startedAt", "finishedAt", "durationMs", "timeout", "partition", "worker", "crashes",
     "history", "schedule", "flow", "suspended",
 ]  # fmt: skip
 

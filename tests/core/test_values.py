@@ -55,7 +55,9 @@ int8 = named_like(
     item=lambda self: self.value,
 )
 Timestamp = named_like("pandas._libs.tslibs.timestamps", "Timestamp", datetime)
-Timestamp.__new__ = staticmethod(lambda kind, text: kind.fromisoformat(text) if text else None)
+Timestamp.__new__ = staticmethod(
+    lambda kind, text: datetime.__new__(kind, *datetime.fromisoformat(text).timetuple()[:6])
+)
 NaTType = named_like("pandas._libs.tslibs.nattype", "NaTType", datetime)
 NAType = named_like("pandas._libs.missing", "NAType")
 ndarray = named_like("numpy", "ndarray")
@@ -92,7 +94,7 @@ def travelled(kind: Any, value: Any) -> Any:
         (float32, float32(1.5)),
         (int8, int8(7)),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_a_value_comes_back_as_annotated(kind: Any, value: Any) -> None:
     arrived = travelled(kind, value)
@@ -120,7 +122,7 @@ def test_every_range_comes_back(start: int, stop: int, step: int) -> None:
         (NAType(), None),
         (NaTType(2026, 1, 2), None),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: type(value).__name__,
 )
 def test_without_an_annotation_the_plain_form_arrives(value: Any, plain: Any) -> None:
     assert msgspec.json.decode(encode_result(value)) == plain
@@ -197,7 +199,7 @@ class Report(msgspec.Struct):
         ([1, 1j], "[1]: a complex has no JSON form; "),
         (Report([Row("a", 1), Row("b", {"net": 1j})]), "rows[1].price.net: a complex has no JSON form; "),
         ({"two words": [object()]}, "['two words'][0]: a object has no JSON form; "),
-        ({"a": {(1, 2): 3}}, "a: Only dicts with str-like or number-like keys are supported"),
+        ({"a": {(1, 2): 3}}, "a: a tuple cannot be a key of a dictionary; use texts or numbers"),
         ({"a": ndarray()}, "a: a ndarray has no JSON form; pass value.tolist(), or give the app"),
     ],
     ids=["alone", "in a list", "in a struct", "in a dictionary", "key", "array"],
@@ -291,7 +293,7 @@ def test_a_result_that_a_hook_cannot_decode_comes_back_plain() -> None:
         (Path, {"type": "string", "format": "path"}),
         (range, {"type": "array", "items": {"type": "integer"}}),
         (UserId, {"type": "integer"}),
-        (float32, {}),
+        (float32, {"title": "float32"}),
     ],
 )
 def test_a_schema_describes_the_plain_form(kind: Any, schema: dict[str, Any]) -> None:

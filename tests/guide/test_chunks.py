@@ -210,3 +210,15 @@ async def test_what_does_not_fit_is_refused_at_the_declaration(app: qbull.App) -
     ]:
         with pytest.raises(qbull.DeclarationError, match=fact):
             queue.task(**options)(function)  # type: ignore[call-overload]
+
+
+async def test_a_function_of_a_bare_list_takes_chunks_too(app: qbull.App) -> None:
+    clicks = app.queue("clicks", concurrency=4)
+
+    @clicks.task(chunk=2, wait=5)
+    async def double(rows: list) -> list:  # type: ignore[type-arg]
+        return [2 * row for row in rows]
+
+    jobs = await double.enqueue_many([{"item": 1}, {"item": 2}])
+    async with app.worker():
+        assert [await job.result(timeout=10) for job in jobs] == [2, 4]

@@ -36,6 +36,10 @@ _IN_FRAMES = {
 }
 
 
+_ONLY_KEYS = (tuple, list, frozenset, dict, set, bytes, type(None))
+"""Types that msgspec encodes itself: it asks about them only if they are keys of a dictionary."""
+
+
 class ValueHooks(NamedTuple):
     """How values without a JSON form travel: the hooks that msgspec gets."""
 
@@ -50,6 +54,8 @@ def to_plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json")
+    if isinstance(value, _ONLY_KEYS):
+        raise TypeError(f"a {type(value).__qualname__} cannot be a key of a dictionary; use texts or numbers")
     if (made := _plain_scalar(value)) is not NotImplemented:
         return made
     if isinstance(value, range) and len(value) > MAX_RANGE_ITEMS:
@@ -98,23 +104,30 @@ def from_plain(kind: Any, value: Any) -> Any:
         if kind is range:
             return _range_of(value)
         if issubclass(kind, _MADE_OF_TEXT):
-            return kind(msgspec.convert(value, str))
+            return kind(_checked(value, str))
         if issubclass(kind, datetime):
-            text = msgspec.convert(value, str)
-            return kind(text) if _library(kind) else kind.fromisoformat(text)  # type: ignore[arg-type,call-arg]
+            make: Any = kind if _library(kind) else kind.fromisoformat
+            return make(_checked(value, str))
         if issubclass(kind, timedelta):
-            plain = msgspec.convert(value, timedelta)
+            plain = _checked(value, timedelta)
             return kind(days=plain.days, seconds=plain.seconds, microseconds=plain.microseconds)
         for number in (int, float):
             if issubclass(kind, number):
-                return kind(msgspec.convert(value, number))
+                return kind(_checked(value, number))
         if _is_numpy_scalar(kind):
             return _numpy_of(kind, value)
     raise TypeError(f"{getattr(kind, '__qualname__', kind)} cannot be made from a payload")
 
 
+def _checked(value: Any, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None  # of a ValueError, msgspec names the path
+
+
 def _range_of(value: Any) -> range:
-    numbers = msgspec.convert(value, list[int])
+    numbers = _checked(value, list[int])
     if not numbers:
         return range(0)
     step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
@@ -126,10 +139,10 @@ def _range_of(value: Any) -> range:
 
 def _numpy_of(kind: Any, value: Any) -> Any:
     if kind.__name__ == "timedelta64":
-        return kind(msgspec.convert(value, timedelta))
+        return kind(_checked(value, timedelta))
     if kind.__name__ == "datetime64":
-        return kind(msgspec.convert(value, str))
-    made = kind(msgspec.convert(value, float | int | bool))
+        return kind(_checked(value, str))
+    made = kind(_checked(value, float | int | bool))
     if isinstance(value, int) and made != value:
         raise ValueError(f"{value} is out of the bounds of {kind.__name__}")
     return made
@@ -152,17 +165,17 @@ def schema_of(kind: Any) -> dict[str, Any]:
     if isinstance(kind, type):
         if kind is range:
             return {"type": "array", "items": {"type": "integer"}}
-        for base, form in ((datetime, "date-time"), (timedelta, "duration"), (PurePath, "path")):
-            if issubclass(kind, base):
+        for of_text, form in ((datetime, "date-time"), (timedelta, "duration"), (PurePath, "path")):
+            if issubclass(kind, of_text):
                 return {"type": "string", "format": form}
-        for base, word in ((int, "integer"), (float, "number"), (str, "string"), (_ADDRESSES, "string")):
-            if issubclass(kind, base):
+        for plain, word in ((int, "integer"), (float, "number"), (_MADE_OF_TEXT, "string")):
+            if issubclass(kind, plain):
                 return {"type": word}
-    return {}
+    return {"title": getattr(kind, "__name__", str(kind))}
 
 
 def make_hooks(enc_hook: EncHook | None, dec_hook: DecHook | None, base: ValueHooks) -> ValueHooks:
-    """Hooks of a user before those of `base`. A hook leaves a value to the next one by NotImplementedError."""
+    """Hooks of a user before those of `base`. NotImplementedError leaves a value to the next hook."""
     if enc_hook is None and dec_hook is None:
         return base
 
