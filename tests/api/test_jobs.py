@@ -15,7 +15,7 @@ from qbull.api import operations
 FIELDS = [
     "id", "queue", "task", "state", "key", "priority", "payload", "result", "error", "stacktrace", "failedReason", "attempt", "maxAttempts",
     "progress", "progressDone", "progressTotal", "progressNote", "createdAt", "dueAt", "expiresAt", "startedAt", "finishedAt", "durationMs", "timeout", "partition", "worker", "crashes",
-    "history", "schedule", "flow", "suspended",
+    "history", "schedule", "flow", "suspended", "waitsFor",
 ]  # fmt: skip
 
 
