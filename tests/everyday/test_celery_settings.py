@@ -124,8 +124,6 @@ def test_settings_without_a_counterpart_are_ignored_and_named_in_one_line(
     "setting",
     [
         {"task_acks_late": False},
-        {"task_always_eager": True},
-        {"CELERY_ALWAYS_EAGER": True},
         {"task_serializer": "pickle"},
         {"task_annotations": {"*": {"rate_limit": "1/s"}}},
         {"broker_use_ssl": {"ssl_cert_reqs": "none"}},

@@ -88,6 +88,26 @@ def test_the_canvas_of_the_page_runs(page: Page, closing: list[qbull.App]) -> No
     shop.app.run_sync(worker.stop())
 
 
+def test_the_classes_signals_and_states_of_the_page_run(
+    page: Page, closing: list[qbull.App], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = page.module("shop", *page.code("Classes, signals and states"))
+    closing.append(shop.app)
+
+    result = shop.convert.delay("a.csv", rows=2)
+    run_all(shop.app)
+    shop.app._loaded()
+
+    assert result.get() == "a.csv: 2 rows"
+    out = capsys.readouterr().out
+    assert f"start of shop.convert {result.id}" in out
+    assert "done: a.csv: 2 rows" in out
+    assert "every-minute" in shop.app.declared
+    from qbull.compat.celery import signals
+
+    signals.task_prerun.receivers.clear()
+
+
 def test_the_idiomatic_form_runs_beside_it(page: Page, closing: list[qbull.App]) -> None:
     shop = page.module("shop", *page.code("The idiomatic form"))
     closing.append(shop.app)
@@ -205,9 +225,8 @@ def test_options_of_a_call_arrive(app: Celery) -> None:
     ("declared", "says"),
     [
         ({"rate_limit": "10/m"}, r"rate=qbull.Rate\(100, per=60\)"),
-        ({"soft_time_limit": 3}, "time_limit="),
         ({"acks_late": False}, "dead worker always run again"),
-        ({"base": object}, "qbull.Middleware"),
+        ({"base": object}, "give a subclass of qbull.compat.celery.Task"),
         ({"colour": "red"}, r"colour=…\): is not supported; see docs/guides/from_celery.md"),
         ({"retry_kwargs": {"queue": "x"}}, "stays in its queue"),
     ],
@@ -223,7 +242,7 @@ def test_what_a_task_cannot_have_is_refused_by_name(app: Celery, declared: dict[
     ("options", "says"),
     [
         ({"shadow": "x"}, r"apply_async\(shadow=…\): a job has the name of its task"),
-        ({"headers": {}}, "qbull.Middleware"),
+        ({"soft_time_limit": 3}, r"set it on the task: @app.task\(soft_time_limit=…\)"),
         ({"kwarg": {}}, "is not supported"),
         ({"queue": "nowhere"}, 'queue "nowhere": no worker would serve it'),
         ({"priority": 10}, "from 0 .first. to 9 .last."),
@@ -244,14 +263,12 @@ def test_names_settings_and_attributes_that_are_not_there_say_what_to_use(app: C
     @app.task
     def add(x: int) -> None: ...
 
-    with pytest.raises(ImportError, match=r"signals: use qbull.Middleware"):
-        from qbull.compat.celery import signals  # noqa: F401
+    with pytest.raises(ImportError, match=r"Reject: raise qbull.Fail"):
+        from qbull.compat.celery import Reject  # noqa: F401
     with pytest.raises(AttributeError, match=r"CeleryTask.replace: enqueue the other task"):
         _ = add.replace
     with pytest.raises(AttributeError, match=r"Celery.control: use the command line"):
         _ = app.control
-    with pytest.raises(qbull.ConfigError, match=r"task_always_eager=….: call the task like a function"):
-        app.conf.task_always_eager = True
     with pytest.raises(qbull.ConfigError, match=r"result_backend=….: results are stored with the jobs"):
         Celery("shop", broker="redis://here", backend="redis://elsewhere")
     with pytest.raises(qbull.ConfigError, match="set it before the first task"):

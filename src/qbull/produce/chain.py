@@ -50,7 +50,8 @@ class Request(msgspec.Struct):
         """These options with the headers and the trace of the request."""
         if self.headers is None and self.trace is None:
             return options
-        return replace(options, headers=self.headers, trace=self.trace)
+        headers = {**options.headers, **(self.headers or {})} if options.headers else self.headers
+        return replace(options, headers=headers, trace=self.trace)
 
 
 Send = Callable[[], Awaitable[list[list[Job[Any]]]]]

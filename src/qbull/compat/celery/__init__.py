@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbull.compat.celery.app import Celery, shared_task
+from qbull.compat.celery import signals
+from qbull.compat.celery.app import Celery, get_task_logger, shared_task
 from qbull.compat.celery.canvas import chain, chord, chunks, group, xmap, xstarmap
 from qbull.compat.celery.crontab import crontab, schedule
-from qbull.compat.celery.exceptions import MaxRetriesExceededError, Retry, TimeoutError  # noqa: A004
+from qbull.compat.celery.exceptions import (
+    MaxRetriesExceededError,
+    Retry,
+    SoftTimeLimitExceeded,
+    TimeoutError,  # noqa: A004
+)
 from qbull.compat.celery.group_result import GroupResult, ResultSet
 from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, maybe_signature, signature, subtask
 from qbull.compat.celery.task import CeleryTask
 from qbull.compat.refusal import refuse_name
+
+Task = CeleryTask
 
 __all__ = [
     "AsyncResult",
@@ -28,15 +36,19 @@ __all__ = [
     "ResultSet",
     "Retry",
     "Signature",
+    "SoftTimeLimitExceeded",
+    "Task",
     "TimeoutError",
     "chain",
     "chord",
     "chunks",
     "crontab",
+    "get_task_logger",
     "group",
     "maybe_signature",
     "schedule",
     "shared_task",
+    "signals",
     "signature",
     "subtask",
     "xmap",

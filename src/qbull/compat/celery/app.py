@@ -7,7 +7,7 @@ to any queue.
 from __future__ import annotations
 
 import importlib
-import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,7 +17,6 @@ from qbull.app import App
 from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
 from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
-from qbull.compat.celery.crontab import rule_of
 from qbull.compat.celery.django_project import (
     django_packages,
     is_django_project,
@@ -30,18 +29,22 @@ from qbull.compat.celery.instead import (
     CELERY_CONF_HINTS,
     CELERY_GUIDE,
 )
+from qbull.compat.celery.other_service import send_elsewhere
+from qbull.compat.celery.periodic import declare_schedule, schedule_name
 from qbull.compat.celery.result import AsyncResult
+from qbull.compat.celery.signals import Signal
 from qbull.compat.celery.signature import Signature, signature
 from qbull.compat.celery.task import CeleryTask
+from qbull.compat.celery.task_classes import class_options, make_task
 from qbull.compat.celery.task_options import CeleryTaskOptions
 from qbull.compat.celery.task_run import guarded
+from qbull.compat.celery.worker_signals import announce_worker
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.config import Keep
 from qbull.core.retry import Retry
 from qbull.core.task import task_kind
 from qbull.errors import ConfigError, DeclarationError, NotFound
 from qbull.queue import Queue
-from qbull.task import Task
 from qbull.worker.assignment import Assignment
 
 APP_OPTIONS = (
@@ -53,6 +56,8 @@ APP_OPTIONS = (
     "trace",
     "middleware",
     "alerts",
+    "enc_hook",
+    "dec_hook",
 )
 """Keywords of qbull.App that Celery(…) accepts too."""
 NO_RETRIES = Retry(attempts=1)
@@ -72,6 +77,7 @@ class Celery(App):
         broker: The address of the server.
         backend: The address for results. It must be the same server.
         include: Modules to import when the app is loaded.
+        task_cls: The class of tasks that have no `base`.
         others: Settings of Celery, and keywords of `qbull.App` such as `prefix` and `middleware`.
     """
 
@@ -82,6 +88,7 @@ class Celery(App):
         broker: str | None = None,
         backend: str | None = None,
         include: Sequence[str] = (),
+        task_cls: type[CeleryTask] | None = None,
         **others: Any,
     ) -> None:
         own = {name: others.pop(name) for name in APP_OPTIONS if name in others}
@@ -94,6 +101,10 @@ class Celery(App):
         self.main = main
         self.tasks: dict[str, CeleryTask] = {}
         self.conf = Conf(self._check_setting)
+        self.Task = task_cls or CeleryTask
+        self.on_after_configure = Signal("on_after_configure")
+        self.on_after_finalize = Signal("on_after_finalize")
+        self.has_set_up_logging = False
         self._include = list(include)
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
         self.conf.update({"broker_url": broker}, {"result_backend": backend}, settings)
@@ -153,7 +164,7 @@ class Celery(App):
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> AsyncResult:
-        """Enqueue a task by its name.
+        """Enqueue a task by its name. The task may belong to another service with the same server.
 
         Args:
             name: The name of the task.
@@ -161,7 +172,10 @@ class Celery(App):
             kwargs: Keyword arguments of the task.
             options: The options of `apply_async`.
         """
-        return self.task_named(name).apply_async(args, kwargs, **options)
+        if name in self.tasks:
+            return self.tasks[name].apply_async(args, kwargs, **options)
+        job = self.run_sync(send_elsewhere(self, name, args or (), kwargs or {}, options))
+        return AsyncResult(job.id, self, job=job)
 
     def task_named(self, name: str) -> CeleryTask:
         """Return a task by its name. Raises NotFound if it is not declared.
@@ -217,6 +231,51 @@ class Celery(App):
             some = list(packages)
             self._discover.append((lambda: some, related_name))
 
+    def add_periodic_task(
+        self,
+        schedule: Any,
+        sig: Signature,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> str:
+        """Add an entry to conf.beat_schedule. Returns its name.
+
+        Args:
+            schedule: Seconds, a timedelta or a crontab.
+            sig: The signature of the task.
+            args: Positional arguments, if the signature has none.
+            kwargs: Keyword arguments, if the signature has none.
+            name: The name of the entry; by default the call.
+            options: `queue`.
+        """
+        name = name or repr(sig)
+        given = {n: v for n, v in {**sig.options, **options}.items() if v is not None}
+        self.conf.beat_schedule = {
+            **self.conf.beat_schedule,
+            name: {
+                "task": sig.task,
+                "schedule": schedule,
+                "args": sig.args or args,
+                "kwargs": sig.kwargs or kwargs or {},
+                "options": given,
+            },
+        }
+        return name
+
+    def register_task(self, task: CeleryTask | type[CeleryTask]) -> CeleryTask:
+        """Declare a class task: a subclass of Task with a method `run`.
+
+        Args:
+            task: The class, or an object of it.
+        """
+        made = task() if isinstance(task, type) else task
+        kind = type(made)
+        given = class_options(kind)
+        name = given.get("name") or f"{kind.__module__}.{kind.__name__}"
+        return self._declare(made.run, {**given, "name": name, "base": kind}, made)
+
     def _assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
@@ -235,23 +294,30 @@ class Celery(App):
             importlib.import_module(module)
         for name in self.conf.queues():
             self._queue(name)
+        for signal in (self.on_after_configure, self.on_after_finalize):
+            for _, receiver, _ in signal.receivers:
+                receiver(signal=signal, sender=self, source=self.conf)
         for name, entry in self.conf.beat_schedule.items():
-            if name not in self.declared:
-                self._schedule(name, entry)
+            if schedule_name(name) not in self.declared:
+                declare_schedule(self, name, entry)
+        announce_worker(self)
 
-    def _declare(self, function: Callable[..., Any], given: dict[str, Any]) -> CeleryTask:
+    def _declare(
+        self, function: Callable[..., Any], given: dict[str, Any], made: CeleryTask | None = None
+    ) -> CeleryTask:
+        given = {**class_options(given.get("base") or self.Task, is_base=made is None), **given}
         name = given.get("name") or self._name_of(function)
-        traits = CeleryTaskOptions.of({"time_limit": self.conf.limit_seconds} | given | {"name": name})
+        traits = CeleryTaskOptions.of(self.conf.limits | given | {"name": name})
         run = guarded(function, traits, lambda: self.tasks[name])
         home = self._queue(traits.queue) if traits.queue else self.home_of(name)
         for queue in self.queues.values():
             self._register(queue, name, run, traits)
-        self.tasks[name] = task = CeleryTask(self, home, home.tasks[name], traits)
+        self.tasks[name] = task = make_task(self, home, home.tasks[name], traits, made)
         return task
 
     def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: CeleryTaskOptions) -> None:
         declare = queue.task(name=name, retry=NO_RETRIES, timeout=traits.time_limit, expires=traits.expires)
-        signature = CelerySignature(name, run)
+        signature = CelerySignature(name, run, self._hooks, returns_plain=traits.pydantic)
         declare(signature.declared)
         queue.tasks[name] = replace(
             queue.tasks[name], function=run, signature=signature, kind=task_kind(name, run, cpu=False)
@@ -270,40 +336,6 @@ class Celery(App):
         if self.conf.keep_for is not None:
             settings["keep"] = Keep(completed_for=self.conf.keep_for)
         return self.queue(name, **settings)
-
-    def _schedule(self, name: str, entry: Mapping[str, Any]) -> None:
-        known = ("task", "schedule", "args", "kwargs", "options", "relative")
-        refuse(
-            f'beat_schedule "{name}": entry',
-            {n: v for n, v in entry.items() if n not in known},
-            {},
-            ConfigError,
-            CELERY_GUIDE,
-        )
-        options = dict(entry.get("options") or {})
-        queue = options.pop("queue", None)
-        instead = {
-            "expires": 'runs do not pile up: overlap="skip"; remove it',
-            "priority": "schedule another task that enqueues this one with the priority",
-        }
-        refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, CELERY_GUIDE)
-        if entry.get("relative"):
-            raise ConfigError(
-                f'beat_schedule "{name}": relative=True: all workers use the same times; remove it'
-            )
-        for needed in ("task", "schedule"):
-            if needed not in entry:
-                raise ConfigError(f'beat_schedule "{name}": it has no "{needed}"')
-        if entry["task"] not in self.tasks:
-            raise DeclarationError(
-                f'beat_schedule "{name}": no task "{entry["task"]}" is declared; '
-                f"declared tasks: {', '.join(sorted(self.tasks)) or 'none'}"
-            )
-        task = self.tasks[entry["task"]]
-        home = self.home_of(task.name, queue or task.traits.queue)
-        arguments = _by_name(name, task, entry.get("args") or (), entry.get("kwargs") or {})
-        rule = rule_of(name, entry["schedule"], self.conf.zone)
-        self.declared[name] = Task(home, home.tasks[task.name]).schedule(name, rule, arguments)
 
     def _check_setting(self, name: str, value: Any) -> None:
         """Raise if a setting comes too late or names another server; use the broker."""
@@ -337,6 +369,15 @@ def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) ->
     return current_app("@shared_task").task(function, **traits)
 
 
+def get_task_logger(name: str) -> logging.Logger:
+    """Return the logger of a module. Lines that a task logs name its job.
+
+    Args:
+        name: The name of the module.
+    """
+    return logging.getLogger(name)
+
+
 def current_app(what: str) -> Celery:
     if _current is None:
         raise DeclarationError(
@@ -344,15 +385,6 @@ def current_app(what: str) -> Celery:
             "for example in the package's __init__.py"
         )
     return _current
-
-
-def _by_name(
-    name: str, task: CeleryTask, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    try:
-        return inspect.signature(task.spec.function).bind(*args, **kwargs).arguments
-    except TypeError as error:
-        raise DeclarationError(f'beat_schedule "{name}": task "{task.name}": {error}') from None
 
 
 def _names(given: str | Iterable[str] | None) -> list[str]:

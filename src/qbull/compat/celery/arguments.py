@@ -18,14 +18,16 @@ import msgspec.inspect
 
 from qbull.compat.celery.exact_values import TYPE_FIELD_BYTES, as_it_was, with_types, with_types_inside
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, decode_untyped, encode_payload
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import ArgumentsError, PayloadError
 
-ArgumentSource = Literal["result", "results", "error", "own error", "items", "argument lists"]
+ArgumentSource = Literal["result", "results", "error", "own error", "items", "argument lists", "caller"]
 """Where the missing arguments of a partial call come from.
 
 They are the result of the job before, the results of several jobs as a list, or the error of the job before.
 "own error" is for the job that failed itself, not for those that could not run because of it. "items" and
-"argument lists" call the task once for each item.
+"argument lists" call the task once for each item. "caller" is for a caller without the signature of the
+task: nothing is missing, but the arguments have no names.
 """
 
 REST_FIELD, MORE_FIELD, SOURCE_FIELD, IMMUTABLE_FIELD = "*", "**", "from", "is"
@@ -53,14 +55,22 @@ class PartialCall:
 class CelerySignature(Signature):
     """The arguments of one Celery task."""
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        hooks: ValueHooks = DEFAULT_HOOKS,
+        *,
+        returns_plain: bool = False,
+    ) -> None:
+        self._returns_plain = returns_plain
         self.whole = inspect.signature(function)
         kinds = {p.kind: p.name for p in self.whole.parameters.values()}
         self._rest = kinds.get(inspect.Parameter.VAR_POSITIONAL)
         self._more = kinds.get(inspect.Parameter.VAR_KEYWORD)
         self.declared = _stand_in(function, self.whole)
         """The function, or a stand-in without `*args` and `**kwargs`."""
-        super().__init__(name, self.declared)
+        super().__init__(name, self.declared, hooks)
         fields = msgspec.inspect.type_info(self._struct).fields  # type: ignore[attr-defined]
         kinds_of = {field.name: field.type for field in fields}
         self._untyped = {n for n, kind in kinds_of.items() if isinstance(kind, msgspec.inspect.AnyType)}
@@ -125,6 +135,8 @@ class CelerySignature(Signature):
         return [*args, *rest], {**kwargs, **more}
 
     def decode_result(self, encoded: bytes) -> Any:
+        if self._returns_plain:  # Celery gives models as dictionaries.
+            return as_it_was(decode_untyped(encoded))
         value = super().decode_result(encoded)
         return as_it_was(value) if self._has_loose_result and TYPE_FIELD_BYTES in encoded else value
 
@@ -153,7 +165,7 @@ class CelerySignature(Signature):
     def _encoded(self, fields: Mapping[str, Any], limit: int) -> bytes:
         for name in (REST_FIELD, MORE_FIELD):
             fields = {**fields, name: with_types(fields[name])}
-        return encode_payload(self.name, fields, limit)
+        return encode_payload(self.name, fields, limit, self.hooks)
 
 
 def result_of(signature: Signature | None, encoded: bytes) -> Any:

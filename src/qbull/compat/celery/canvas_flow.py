@@ -14,7 +14,9 @@ from uuid import uuid4
 
 from qbull.compat.celery.arguments import ArgumentSource, CelerySignature, PartialCall
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
+from qbull.compat.celery.eager import apply_canvas
 from qbull.compat.celery.group_result import GroupResult
+from qbull.compat.celery.publishing import announce, announce_sent
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, listed, signature
 from qbull.core.flow import DependencyFailureMode
@@ -26,6 +28,7 @@ from qbull.produce.flow_plan import FlowExit, StepNode
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
+    from qbull.compat.celery.task import CeleryTask
 
 CALLBACK_OPTIONS = ("link", "link_error")
 LAST_TASK_OPTIONS = ("task_id", "link")
@@ -66,6 +69,8 @@ def enqueue_canvas(
         whole = _unrolled(_with_errbacks(whole.tasks[0], listed(whole.options.get("link_error"))))
     if isinstance(whole, chain) and not whole.tasks:
         return None
+    if app.conf.task_always_eager:
+        return apply_canvas(whole)
     if isinstance(whole, group):
         flows = [CanvasFlow(app, member) for member in members_of(whole)]
         results = app.run_sync(_send_all(flows))
@@ -151,6 +156,7 @@ class CanvasFlow(FlowNodes):
         super().__init__()
         self._celery = app
         self._callbacks: dict[StepNode, list[CanvasEnd]] = {}
+        self._calls: dict[StepNode, tuple[CeleryTask, Signature]] = {}
         self._results: dict[int, Any] = {}
         self._end = self._lay(given, CanvasEnd([]), ())
 
@@ -164,6 +170,8 @@ class CanvasFlow(FlowNodes):
             self.close(first)
             flow = await enqueue_nodes(self)
             jobs = dict(zip(self.nodes, flow.jobs, strict=True))
+        for node, (task, given) in self._calls.items():
+            announce_sent(task, node.step.call, jobs[node].id, given.args, given.kwargs)
         return self._result(self._end, jobs)
 
     def _lay(
@@ -223,7 +231,8 @@ class CanvasFlow(FlowNodes):
         mode: DependencyFailureMode,
     ) -> StepNode:
         task = given.type
-        call = task.call_with({n: v for n, v in given.options.items() if n not in CALLBACK_OPTIONS})
+        options = {n: v for n, v in given.options.items() if n not in CALLBACK_OPTIONS}
+        call = task.call_with(announce(task, options, given.args, given.kwargs))
         encoder, limit = task.spec.signature, task.app.payload_limit
         assert isinstance(encoder, CelerySignature)
         if isinstance(given, xmap | xstarmap):
@@ -237,6 +246,7 @@ class CanvasFlow(FlowNodes):
         arguments = EncodedArguments(payload, None, call._options.id)
         node = StepNode(Step(call, call._queue, arguments, call._options), awaits, mode)
         self.nodes.append(node)
+        self._calls[node] = task, given
         return node
 
     def _first_job(self) -> StepNode:

@@ -31,6 +31,8 @@ CELERY_DEFAULTS: dict[str, Any] = {
     "task_time_limit": None,
     "task_soft_time_limit": None,
     "task_ignore_result": False,
+    "task_always_eager": False,
+    "task_eager_propagates": False,
     "task_default_retry_delay": 180,
     "result_expires": None,
     "worker_concurrency": None,
@@ -45,7 +47,6 @@ FIXED_SETTINGS: dict[str, Any] = {
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "task_acks_on_failure_or_timeout": True,
-    "task_always_eager": False,
 }
 """Settings with only one possible value, because qbull always behaves so; other values are refused."""
 DESCRIPTIVE_SETTINGS: dict[str, Any] = {
@@ -175,10 +176,12 @@ class Conf:
         return str(getattr(zone, "key", zone)) if isinstance(zone, tzinfo) else str(zone or "UTC")
 
     @property
-    def limit_seconds(self) -> float | None:
-        """Seconds that a run may take. No code can catch the soft limit here, so the job ends at it."""
-        limits = [limit for limit in (self.task_time_limit, self.task_soft_time_limit) if limit]
-        return min(limits) if limits else None
+    def limits(self) -> dict[str, float | None]:
+        """The time limits of tasks that have none of their own."""
+        return {
+            "time_limit": self.task_time_limit or None,
+            "soft_time_limit": self.task_soft_time_limit or None,
+        }
 
     @property
     def keep_for(self) -> float | None:

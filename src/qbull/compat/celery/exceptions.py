@@ -28,6 +28,10 @@ class MaxRetriesExceededError(Exception):
     """Raised by `self.retry(…)` without `exc` if no retries are left."""
 
 
+class SoftTimeLimitExceeded(Exception):
+    """Raised in a task that runs longer than its soft_time_limit. The task may catch it."""
+
+
 def exception_of(failure: JobFailed) -> JobFailed:
     """Return the failure as an exception of the class that the task has raised, if this program knows it.
 

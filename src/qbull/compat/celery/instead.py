@@ -28,43 +28,26 @@ _USE_INLINE = "call the task like a function, or use qbull.testing.inline in tes
 
 CELERY_TASK_HINTS = {
     "rate_limit": _USE_QUEUE_RATE,
-    "soft_time_limit": _USE_TIME_LIMIT,
-    "base": _USE_MIDDLEWARE,
-    "on_failure": _USE_MIDDLEWARE,
-    "on_success": _USE_MIDDLEWARE,
-    "on_retry": _USE_MIDDLEWARE,
-    "after_return": _USE_MIDDLEWARE,
-    "before_start": _USE_MIDDLEWARE,
     "serializer": _JSON_ONLY,
     "acks_late": _ALWAYS_RERUN,
     "reject_on_worker_lost": _ALWAYS_RERUN,
     "acks_on_failure_or_timeout": 'a failed job becomes a dead letter; "qbull redrive" runs it again',
     "track_started": "the state is always stored; remove it",
     "store_errors_even_if_ignored": "errors are always stored; remove it",
-    "throws": "all errors are logged alike; remove it",
-    "typing": "arguments are always checked against the signature; remove it",
     "backend": "results are stored with the jobs; remove it",
-    "trail": "a job does not know which jobs it has enqueued; remove it",
-    "send_events": "events are always on: queue.events(); remove it",
-    "compression": "use App(middleware=[qbull.Compressed()])",
     "exchange": _USE_QUEUE_NAME,
     "routing_key": _USE_QUEUE_NAME,
-    "shared": "use @shared_task",
-    "lazy": "tasks are declared at once; remove it",
 }
 """Keywords of @app.task."""
 
 CELERY_CALL_HINTS = {
+    "soft_time_limit": "set it on the task: @app.task(soft_time_limit=…)",
     "chain": _USE_CHAIN,
     "chord": _USE_GROUP,
-    "soft_time_limit": _USE_TIME_LIMIT,
     "shadow": "a job has the name of its task; use a second task with name=…",
     "serializer": _JSON_ONLY,
-    "compression": "use App(middleware=[qbull.Compressed()])",
     "exchange": _USE_QUEUE_NAME,
     "routing_key": _USE_QUEUE_NAME,
-    "headers": "use qbull.Middleware: around_enqueue() sets call.headers; "
-    "read them from qbull.current_job().headers",
     "retry": "an enqueue is retried for up to 10 s automatically; remove it",
     "retry_policy": "an enqueue is retried for up to 10 s automatically; remove it",
     "ignore_result": "set it on the task: @app.task(ignore_result=True)",
@@ -90,26 +73,14 @@ CELERY_RETRY_HINTS = {
 """Keywords of self.retry."""
 
 CELERY_TASK_ATTRIBUTE_HINTS = {
-    "apply": _USE_INLINE,
-    "run": "call the task like a function",
-    "update_state": _USE_PROGRESS,
     "send_event": "use queue.events()",
     "replace": "enqueue the other task, and return",
     "add_around": _USE_MIDDLEWARE,
-    "on_failure": _USE_MIDDLEWARE,
-    "on_success": _USE_MIDDLEWARE,
-    "on_retry": _USE_MIDDLEWARE,
-    "after_return": _USE_MIDDLEWARE,
     "rate_limit": _USE_QUEUE_RATE,
     "backend": "results are stored with the jobs: AsyncResult",
 }
 
 CELERY_REQUEST_ATTRIBUTE_HINTS = {
-    "args": "the arguments are those of the function",
-    "kwargs": "the arguments are those of the function",
-    "delivery_info": "qbull.current_job().queue names the queue",
-    "hostname": '"qbull workers" shows who runs what',
-    "headers": "qbull.current_job().headers",
     "eta": "qbull.current_job().planned_at, for the run of a schedule",
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
@@ -119,7 +90,6 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "callbacks": _USE_CHAIN,
     "errbacks": _USE_CHAIN,
     "timelimit": "it is the time_limit in the declaration of the task",
-    "correlation_id": "use self.request.id",
     "reply_to": "the returned handle has the result",
 }
 
@@ -141,7 +111,6 @@ CELERY_APP_HINTS = {
     "amqp": "use app.queue(…)",
     "log": "use logging; QBULL_LOG_FORMAT=json and QBULL_LOG_LEVEL",
     "control": "use the command line: qbull workers, cancel, pause, configure",
-    "task_cls": _USE_MIDDLEWARE,
     "changes": "use app.conf.update(…)",
     "config_source": "use app.config_from_object(…)",
     "namespace": "use app.config_from_object(…, namespace=…)",
@@ -154,18 +123,13 @@ CELERY_APP_HINTS = {
 
 CELERY_APP_ATTRIBUTE_HINTS = {
     "control": "use the command line: qbull workers, cancel, pause, configure",
-    "Task": _USE_MIDDLEWARE,
     "amqp": "use app.queue(…)",
     "backend": "results are stored with the jobs: AsyncResult",
-    "add_periodic_task": "use app.conf.beat_schedule, or @queue.cron(…)",
-    "on_after_configure": "use app.conf.beat_schedule, or @queue.cron(…)",
-    "on_after_finalize": "use app.conf.beat_schedule, or @queue.cron(…)",
     "worker_main": "run: qbull worker MODULE:APP",
     "start": "run: qbull worker MODULE:APP",
     "Worker": "run: qbull worker MODULE:APP",
     "Beat": "workers run the schedules; there is no beat process",
     "connection": "the app manages its connections",
-    "register_task": _USE_MIDDLEWARE,
     "set_default": "@shared_task belongs to the newest app",
     "set_current": "@shared_task belongs to the newest app",
     "finalize": "not needed",
@@ -186,8 +150,6 @@ CELERY_CONF_HINTS = {
     "task_acks_on_failure_or_timeout": "a failed job becomes a dead letter; remove it",
     "task_track_started": "the state is always stored; remove it",
     "task_store_errors_even_if_ignored": "errors are always stored; remove it",
-    "task_always_eager": _USE_INLINE,
-    "task_eager_propagates": _USE_INLINE,
     "task_annotations": "set the options on the tasks",
     "task_default_rate_limit": _USE_QUEUE_RATE,
     "task_create_missing_queues": "queues must be declared: app.queue(…), conf.task_queues, task_routes "
@@ -229,18 +191,6 @@ CELERY_CONF_HINTS = {
 }
 
 CELERY_MODULE_HINTS = {
-    "Task": _USE_MIDDLEWARE,
-    "signals": _USE_MIDDLEWARE,
-    "task_prerun": _USE_MIDDLEWARE,
-    "task_postrun": _USE_MIDDLEWARE,
-    "task_failure": _USE_MIDDLEWARE,
-    "task_success": _USE_MIDDLEWARE,
-    "task_retry": _USE_MIDDLEWARE,
-    "before_task_publish": _USE_MIDDLEWARE,
-    "after_task_publish": _USE_MIDDLEWARE,
-    "current_task": "use qbull.current_job(), or bind=True",
-    "get_task_logger": "use logging.getLogger(__name__); current_job().log_sync(…) stores lines with the job",
-    "SoftTimeLimitExceeded": _USE_TIME_LIMIT,
     "Ignore": "return, or raise qbull.Fail(…)",
     "Reject": "raise qbull.Fail(…): the job becomes a dead letter",
     "solar": "compute the next time and enqueue with at=…",

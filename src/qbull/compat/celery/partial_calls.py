@@ -51,6 +51,8 @@ def complete_calls(task: CeleryTask, call: PartialCall) -> list[CompleteCall]:
             return [complete(item) for item in call.args]
         case "argument lists":
             return [complete(*items) for items in call.args]
+        case "caller":
+            return [complete(*call.args, **call.kwargs)]
         case "error" | "own error":
             return _error_calls(task, call, signature)
         case "result" | "results":

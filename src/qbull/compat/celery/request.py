@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
+import msgspec
+
+from qbull.compat.celery.exact_values import as_it_was
 from qbull.compat.celery.instead import CELERY_REQUEST_ATTRIBUTE_HINTS
+from qbull.compat.celery.run_events import current_run
 from qbull.compat.refusal import refuse_attribute
 from qbull.errors import NotFound
 from qbull.worker.current import current_job
@@ -13,15 +18,31 @@ RETRIES_HEADER = "celery.retries"
 """The header of jobs that were moved from Celery with the number of their retries there."""
 
 
+CALL_HEADERS_HEADER = "celery.headers"
+"""The header of jobs that has the headers of `apply_async(headers=…)`, as JSON."""
+
+
 class CeleryRequest:
     """The running job, as `self.request` of Celery."""
 
     def __init__(self, task: str) -> None:
         self.id: str | None = None
         self.task = task
+        self.args: tuple[Any, ...] = ()
+        self.kwargs: dict[str, Any] = {}
         self.retries = 0
         self.called_directly = True
         self.is_eager = False
+        self.headers: dict[str, Any] = {}
+        self.delivery_info: dict[str, Any] = {}
+        self.hostname = socket.gethostname()
+        run = current_run.get()
+        if run is not None and run.task.name == task:
+            self.args, self.kwargs = run.args, run.kwargs
+            if run.eager_id is not None:
+                self.id, self.retries = run.eager_id, run.retries
+                self.is_eager, self.called_directly = True, False
+                return
         try:
             job = current_job()
         except NotFound:
@@ -29,6 +50,25 @@ class CeleryRequest:
         if job.task == task:
             self.id, self.called_directly = job.id, False
             self.retries = job.attempt - 1 + int(job.headers.get(RETRIES_HEADER, 0))
+            self.delivery_info = {"exchange": "", "routing_key": job.queue}
+            if CALL_HEADERS_HEADER in job.headers:
+                self.headers = as_it_was(msgspec.json.decode(job.headers[CALL_HEADERS_HEADER]))
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self.id
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value of the request, or a header of the call.
+
+        Args:
+            name: The name of the value.
+            default: Returned if there is no such value.
+        """
+        return getattr(self, name, self.headers.get(name, default))
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, CELERY_REQUEST_ATTRIBUTE_HINTS)
+        headers = self.__dict__.get("headers", {})
+        if name not in headers:
+            refuse_attribute(self, name, CELERY_REQUEST_ATTRIBUTE_HINTS)
+        return headers[name]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.compat.celery.exceptions import exception_of
 from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RESULT_ATTRIBUTE_HINTS
+from qbull.compat.celery.job_state import STATE_LOOKBACK_LINES, ReportedState, reported_in
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.job_info import JobInfo
 from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotFound
@@ -88,6 +89,8 @@ class AsyncResult:
         info = self._info()
         if info is None:
             return "PENDING"
+        if info.state == "active" and (reported := self._reported(info)) is not None:
+            return reported.state
         return "RETRY" if info.state == "delayed" and info.attempt > 1 else CELERY_STATES[info.state]
 
     status = state
@@ -138,8 +141,12 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """The result or the error; None if the job has not finished."""
-        return self.get(propagate=False) if self.ready() else None
+        """The result or the error. Of a running job it is the `meta` of update_state, else None."""
+        info = self._info()
+        if info is None or info.state not in READY_STATES:
+            reported = self._reported(info) if info is not None and info.state == "active" else None
+            return None if reported is None else reported.meta
+        return self.get(propagate=False)
 
     info = result
 
@@ -187,6 +194,13 @@ class AsyncResult:
             return self._run(self._found().info())
         except NotFound:
             return None
+
+    def _reported(self, info: JobInfo) -> ReportedState | None:
+        try:
+            lines = self._run(self._found().logs(STATE_LOOKBACK_LINES))
+        except NotFound:
+            return None
+        return reported_in(lines, info.attempt)
 
     def _found(self) -> Job[Any]:
         if self._job is None:

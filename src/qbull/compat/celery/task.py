@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
-from qbull.compat.celery.canvas import chunks, group, xmap, xstarmap
 from qbull.compat.celery.django_project import call_on_commit
 from qbull.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from qbull.compat.celery.instead import (
@@ -22,9 +21,12 @@ from qbull.compat.celery.instead import (
     CELERY_RETRY_HINTS,
     CELERY_TASK_ATTRIBUTE_HINTS,
 )
+from qbull.compat.celery.job_state import report_state
+from qbull.compat.celery.publishing import announce, announce_sent, headers_of
 from qbull.compat.celery.request import CeleryRequest
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature
+from qbull.compat.celery.task_handlers import TaskHandlers, TaskSignatures
 from qbull.compat.celery.task_options import CeleryTaskOptions, priority_of
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.core.options import Options
@@ -38,11 +40,15 @@ if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
 
-CALL_OPTIONS = frozenset(("task_id", "countdown", "eta", "queue", "priority", "expires", "time_limit"))
+CALL_OPTIONS = frozenset(
+    ("task_id", "countdown", "eta", "queue", "priority", "expires", "time_limit", "headers")
+)
 """Options of `apply_async` that each job has; a canvas has the callbacks."""
+UNUSED_CALL_OPTIONS = frozenset(("compression", "retry", "retry_policy", "add_to_parent"))
+"""Options that change no job: an enqueue is retried for some seconds in any case."""
 
 
-class CeleryTask(Task[..., Any]):
+class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
     """A function that can be enqueued. Called directly, it runs the function.
 
     It is also a qbull task with `enqueue`, `options` and `step`.
@@ -54,16 +60,29 @@ class CeleryTask(Task[..., Any]):
         traits: The options of `@app.task`.
     """
 
-    def __init__(self, app: Celery, queue: Queue, spec: TaskSpec, traits: CeleryTaskOptions) -> None:
+    run: Callable[..., Any]
+    """The function of the task."""
+
+    def __init__(
+        self,
+        app: Celery | None = None,
+        queue: Queue | None = None,
+        spec: TaskSpec | None = None,
+        traits: CeleryTaskOptions | None = None,
+    ) -> None:
+        if app is None or queue is None or spec is None or traits is None:
+            return  # A class task, which app.register_task(…) completes.
         super().__init__(queue, spec)
         self.app = app
         self.max_retries = traits.max_retries
         self.default_retry_delay = traits.default_retry_delay
         self.traits = traits
+        function: Any = spec.function.__wrapped__  # type: ignore[attr-defined]
+        if not hasattr(type(self), "run"):
+            self.run = functools.partial(function, self) if traits.bind else function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function: Any = self.spec.function
-        return function.__wrapped__(*((self,) if self.traits.bind else ()), *args, **kwargs)
+        return self.run(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, CELERY_TASK_ATTRIBUTE_HINTS)
@@ -116,11 +135,44 @@ class CeleryTask(Task[..., Any]):
             "time_limit": time_limit,
             **others,
         }
-        if others.get("link") or others.get("link_error"):
+        if others.get("link") or others.get("link_error") or self.app.conf.task_always_eager:
             called: AsyncResult = Signature(self, args, kwargs).apply_async(**options)
             return called
-        job = self.call_with(options).enqueue_sync(*(args or ()), **(kwargs or {}))
+        args, kwargs = args or (), kwargs or {}
+        call = self.call_with(announce(self, options, args, kwargs))
+        job = call.enqueue_sync(*args, **kwargs)
+        announce_sent(self, call, job.id, args, kwargs)
         return AsyncResult(job.id, self.app, job=job)
+
+    def apply(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """Run the task here, without a job. Returns an EagerResult.
+
+        Args:
+            args: Positional arguments of the task.
+            kwargs: Keyword arguments of the task.
+            options: `task_id`, `link` and `link_error`; others have no effect here.
+        """
+        from qbull.compat.celery.eager import apply_canvas
+
+        return apply_canvas(Signature(self, args, kwargs, **options))
+
+    def update_state(
+        self, task_id: str | None = None, state: str | None = None, meta: Any = None, **others: Any
+    ) -> None:
+        """Report a state of the running job, which `AsyncResult.state` and `info` show while it runs.
+
+        It is a line in the log of the job. `current` and `total` in `meta` are its progress as well.
+
+        Args:
+            task_id: The id of the running job.
+            state: The name of the state, for example "PROGRESS".
+            meta: Values for `AsyncResult.info`.
+            others: Refused.
+        """
+        refuse("update_state", others, {}, ArgumentsError, CELERY_GUIDE)
+        report_state(self, task_id, state, meta)
 
     def call_with(self, options: Mapping[str, Any]) -> Call[..., Any]:
         """Return the task with options of `apply_async`, as qbull has them.
@@ -131,69 +183,18 @@ class CeleryTask(Task[..., Any]):
         given = {name: value for name, value in options.items() if value is not None}
         refuse(
             "apply_async",
-            {name: value for name, value in given.items() if name not in CALL_OPTIONS},
+            {
+                name: value
+                for name, value in given.items()
+                if name not in (CALL_OPTIONS | UNUSED_CALL_OPTIONS)
+            },
             CELERY_CALL_HINTS,
             ArgumentsError,
             CELERY_GUIDE,
         )
-        expires = given.get("expires")
         home = self.app.home_of(self.name, given.get("queue") or self.traits.queue)
-        made = Options(
-            delay=given.get("countdown"),
-            at=self._aware(given.get("eta")),
-            priority=priority_of(self._priority(given.get("priority"))),
-            id=given.get("task_id"),
-            timeout=given.get("time_limit"),
-            expires=self._aware(expires) if isinstance(expires, datetime) else expires,
-        )
+        made = options_of(self.app, given, self._priority())
         return Call(home, home.tasks[self.name], made)
-
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a signature with these arguments. In a chain, the result of the task before comes first."""
-        return Signature(self, args, kwargs)
-
-    def si(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return an immutable signature: in a chain, it ignores the result of the task before."""
-        return Signature(self, args, kwargs, immutable=True)
-
-    def signature(
-        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
-    ) -> Signature:
-        """Return a signature with options.
-
-        Args:
-            args: Positional arguments.
-            kwargs: Named arguments.
-            options: `immutable`, and the options of `apply_async`.
-        """
-        return Signature(self, args, kwargs, **options)
-
-    subtask = signature
-
-    def map(self, it: Iterable[Any]) -> xmap:
-        """Return a signature of one job that calls the task with each item.
-
-        Args:
-            it: The items.
-        """
-        return xmap(self, it)
-
-    def starmap(self, it: Iterable[Any]) -> xstarmap:
-        """Return a signature of one job that calls the task with the arguments in each item.
-
-        Args:
-            it: Lists of arguments.
-        """
-        return xstarmap(self, it)
-
-    def chunks(self, it: Iterable[Any], n: int) -> group:
-        """Return a group of jobs that call the task for up to `n` items each.
-
-        Args:
-            it: Lists of arguments.
-            n: Items for each job.
-        """
-        return chunks(self, it, n)
 
     def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
         """Enqueue the task with these arguments when Django's current transaction commits."""
@@ -256,18 +257,32 @@ class CeleryTask(Task[..., Any]):
             )
         wait = self.default_retry_delay if countdown is None else countdown
         if eta is not None:
-            wait = max((self._aware(eta) or eta).timestamp() - datetime.now(UTC).timestamp(), 0)
+            wait = max((_aware(self.app, eta) or eta).timestamp() - datetime.now(UTC).timestamp(), 0)
         cause = exc or sys.exc_info()[1]
         raise Retry(wait, describe(cause) if cause is not None else "") from exc
 
-    def _priority(self, given: int | None) -> int | None:
-        for priority in (given, self.traits.priority, self.app.conf.task_default_priority):
-            if priority is not None:
-                return int(priority)
-        return None
+    def _priority(self) -> int | None:
+        own = self.traits.priority
+        return self.app.conf.task_default_priority if own is None else own
 
-    def _aware(self, moment: datetime | None) -> datetime | None:
-        """Return a time with a zone. One without it is in conf.timezone, as in Celery."""
-        if moment is None or moment.utcoffset() is not None:
-            return moment
-        return moment.replace(tzinfo=ZoneInfo(self.app.conf.zone))
+
+def options_of(app: Celery, given: Mapping[str, Any], priority: int | None) -> Options:
+    """Return options of `apply_async` as qbull has them. `priority` is for calls that have none."""
+    expires = given.get("expires")
+    own = given.get("priority")
+    return Options(
+        delay=given.get("countdown"),
+        at=_aware(app, given.get("eta")),
+        priority=priority_of(priority if own is None else own),
+        id=given.get("task_id"),
+        timeout=given.get("time_limit"),
+        headers=headers_of(given.get("headers")),
+        expires=_aware(app, expires) if isinstance(expires, datetime) else expires,
+    )
+
+
+def _aware(app: Celery, moment: datetime | None) -> datetime | None:
+    """Return a time with a zone. One without it is in conf.timezone, as in Celery."""
+    if moment is None or moment.utcoffset() is not None:
+        return moment
+    return moment.replace(tzinfo=ZoneInfo(app.conf.zone))

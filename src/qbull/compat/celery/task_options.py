@@ -17,8 +17,12 @@ FIXED_TASK_OPTIONS = {
     "track_started": True,
     "store_errors_even_if_ignored": True,
     "serializer": "json",
+    "shared": True,
+    "lazy": True,
 }
 """Options with only one possible value, because qbull always behaves so; other values are refused."""
+UNUSED_TASK_OPTIONS = frozenset(("throws", "compression", "send_events", "trail", "typing", "abstract"))
+"""Options that change no job: errors in `throws` are logged like others."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class CeleryTaskOptions:
     priority: int | None = None
     expires: float | None = None
     time_limit: float | None = None
+    soft_time_limit: float | None = None
     ignore_result: bool = False
     max_retries: int | None = 3
     default_retry_delay: float = 180
@@ -40,6 +45,8 @@ class CeleryTaskOptions:
     retry_backoff: bool | float = False
     retry_backoff_max: int = 600
     retry_jitter: bool = True
+    pydantic: bool = False
+    base: type | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
@@ -47,7 +54,9 @@ class CeleryTaskOptions:
         left = {
             name: value
             for name, value in given.items()
-            if name not in known and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
+            if name not in known
+            and name not in UNUSED_TASK_OPTIONS
+            and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
         }
         refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
         options = cls(**{name: value for name, value in given.items() if name in known})

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.arguments import CelerySignature, PartialCall
 from qbull.compat.celery.partial_calls import complete_calls
+from qbull.compat.celery.run_events import TaskRun
+from qbull.compat.celery.soft_limit import await_within, call_within
 from qbull.compat.celery.task_options import CeleryTaskOptions
-from qbull.errors import DeclarationError, Fail, RetryAfter
+from qbull.errors import DeclarationError
 
 if TYPE_CHECKING:
     from qbull.compat.celery.task import CeleryTask
@@ -25,9 +27,6 @@ def guarded(
     if traits.bind and not parameters:
         raise DeclarationError(f'task "{traits.name}": bind=True, but it has no first parameter "self"')
 
-    def bound(args: Sequence[Any]) -> tuple[Any, ...]:
-        return (task(), *args) if traits.bind else tuple(args)
-
     def sent(value: Any) -> Any:
         if traits.ignore_result:
             return None
@@ -37,11 +36,12 @@ def guarded(
     if inspect.iscoroutinefunction(function):
 
         async def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            try:
-                return sent(await function(*bound(args), **kwargs))
-            except Exception as error:
-                _retry_if_declared(task(), error)
-                raise
+            with TaskRun(task(), args, kwargs) as this:
+                if traits.soft_time_limit is None:
+                    this.value = await task()(*args, **kwargs)
+                else:
+                    this.value = await await_within(traits.soft_time_limit, task(), *args, **kwargs)
+            return sent(this.value)
 
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
@@ -52,11 +52,12 @@ def guarded(
     else:
 
         def call_plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            try:
-                return sent(function(*bound(args), **kwargs))
-            except Exception as error:
-                _retry_if_declared(task(), error)
-                raise
+            with TaskRun(task(), args, kwargs) as this:
+                if traits.soft_time_limit is None:
+                    this.value = task()(*args, **kwargs)
+                else:
+                    this.value = call_within(traits.soft_time_limit, task(), *args, **kwargs)
+            return sent(this.value)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -69,16 +70,3 @@ def guarded(
         run.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
         run.__annotations__ = {n: a for n, a in run.__annotations__.items() if n != parameters[0].name}
     return run
-
-
-def _retry_if_declared(task: CeleryTask, error: BaseException) -> None:
-    """Ask for another run if `autoretry_for` has the error."""
-    traits = task.traits
-    if isinstance(error, (RetryAfter, Fail, *traits.dont_autoretry_for)):
-        return
-    if isinstance(error, traits.autoretry_for):
-        retry_options = dict(traits.retry_kwargs or {})
-        wait = traits.wait_after(task.request.retries)
-        if wait is not None:
-            retry_options["countdown"] = wait
-        task.retry(exc=error, **retry_options)
