@@ -552,6 +552,27 @@ def test_eager_tasks_run_at_the_call(app: Celery) -> None:
     assert app.run_sync(app.queues["celery"].stats()).total == 0
 
 
+def test_errbacks_of_eager_tasks_get_what_they_get_in_a_worker(app: Celery) -> None:
+    app.conf.task_always_eager = True
+    noted: list[Any] = []
+
+    @app.task
+    def fail() -> None:
+        raise ValueError("no")
+
+    @app.task
+    def note_id(id: Any) -> None:
+        noted.append(id)
+
+    @app.task
+    def note_error(request: Any, error: Any, traceback: Any) -> None:
+        noted.append((request.id, str(error), "ValueError: no" in traceback))
+
+    result = chain(fail.si(), note_id.s()).apply_async(link_error=[note_id.s(), note_error.s()])
+
+    assert noted == [result.id, (result.id, "no", True)]
+
+
 def test_a_logger_of_celery_is_a_logger(app: Celery) -> None:
     assert get_task_logger("shop.tasks").name == "shop.tasks"
 

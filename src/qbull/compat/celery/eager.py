@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
 from qbull.compat.celery.exceptions import Retry
 from qbull.compat.celery.group_result import GroupResult
+from qbull.compat.celery.partial_calls import FailedRequest
 from qbull.compat.celery.result import check_get_options
 from qbull.compat.celery.run_events import TaskRun
-from qbull.compat.celery.signature import Signature, listed
+from qbull.compat.celery.signature import Signature, listed, signature
 from qbull.core.outcome import format_stacktrace
 
 if TYPE_CHECKING:
@@ -130,13 +132,28 @@ def _apply_one(given: Signature, before: tuple[Any, ...]) -> EagerResult:
         result.children = [apply_canvas(each, (result.result,)) for each in listed(given.options.get("link"))]
         return result
     for errback in listed(given.options.get("link_error")):
-        apply_canvas(errback, (result.id,))
+        _apply_errback(signature(errback, app=given.app), result, given.task)
     return result
+
+
+def _apply_errback(errback: Signature, failed: EagerResult, task: str) -> None:
+    """Run an errback with the id, or with the request, the exception and the traceback."""
+    encoder, is_bound = errback.type.spec.signature, errback.type.traits.bind
+    given: tuple[Any, ...] = (failed.id,)
+    assert isinstance(encoder, CelerySignature)
+    if encoder.errback_arguments(errback.args, errback.kwargs, is_bound=is_bound) == 3:
+        given = (FailedRequest(failed.id, task, ""), failed.result, failed.traceback)
+    _apply_one(errback, given)
 
 
 def _apply_chain(given: chain, before: tuple[Any, ...]) -> Any:
     result: Any = None
+    errbacks = listed(given.options.get("link_error"))
     for each in given.tasks:
+        if errbacks:
+            each = each.clone()
+            for errback in errbacks:
+                each.link_error(errback)
         after = apply_canvas(each, before)
         after.parent = result
         result = after
