@@ -179,9 +179,9 @@ class Signature(dict[str, Any]):
             immutable: Whether the call ignores the result of the task before it.
             options: The options.
         """
+        self["options"] = {**self.options, **options}
         if immutable is not None:
             self.set_immutable(immutable)
-        self.options.update(options)
         return self
 
     def set_immutable(self, immutable: bool) -> None:
