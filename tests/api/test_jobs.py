@@ -165,6 +165,38 @@ async def test_a_delayed_job_is_promoted_and_others_are_refused(orders_app: Orde
     await admin.refused(409, "POST", f"{path}/retry")
 
 
+async def test_a_signal_is_sent_to_a_durable_job(
+    orders_app: OrdersApp, admin: Person, viewer: Person
+) -> None:
+    @orders_app.app.queue("approvals").task(durable=True)
+    async def approve() -> dict[str, str]:
+        job = qbull.current_job()
+        await job.wait_for("approval")
+        return await job.wait_for("approval", type=dict[str, str])
+
+    job = await approve.enqueue()
+    path = f"/api/queues/approvals/jobs/{job.id}"
+    async with orders_app.app.worker(["approvals"]):
+        await eventually(lambda: is_suspended(viewer, path))
+        assert (await viewer.get(path))["waitsFor"] == ["approval"]
+        await viewer.refused(403, "POST", f"{path}/signal", {"name": "approval"})
+        for _ in range(2):
+            sent = await admin.post(f"{path}/signal", {"name": "approval", "id": "hook-1"})
+            assert sent["status"] == "sent"
+        await admin.post(f"{path}/signal", {"name": "approval", "value": {"by": "ada"}})
+        assert await job.result(timeout=20) == {"by": "ada"}
+
+    assert "has completed" in await admin.refused(409, "POST", f"{path}/signal", {"name": "approval"})
+    await admin.refused(404, "POST", "/api/queues/approvals/jobs/nobody/signal", {"name": "approval"})
+    await admin.refused(400, "POST", f"{path}/signal", {"name": ""})
+    audited = (await admin.get("/api/audit"))["entries"]
+    assert [one["action"] for one in audited].count("signal job") >= 3
+
+
+async def is_suspended(person: Person, path: str) -> bool:
+    return (await person.get(path))["suspended"] == "waiting"
+
+
 async def test_a_job_is_cancelled_with_a_reason(orders_app: OrdersApp, admin: Person) -> None:
     job = await orders_app.ship.enqueue("ada")
     path = f"/api/queues/orders/jobs/{job.id}"

@@ -47,6 +47,7 @@ def test_the_table_says_who_may_do_what() -> None:
     }
     assert {e.path for e in writes if e.role in ("open", "viewer")} == {"/api/login", "/api/logout"}
     assert {e.audit for e in writes if e.role == "operator"} == {
+        "signal job",
         "pause all queues",
         "resume all queues",
         "pause queue",

@@ -9,6 +9,7 @@ from sample_app import SampleApp
 from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
 import qbull
+from conftest import eventually
 
 
 @pytest.fixture(name="bounced")
@@ -139,6 +140,35 @@ async def test_finished_jobs_are_cleaned(shell: Shell) -> None:
     assert shell.json("stats", "email")["total"] == 0
 
 
+async def test_a_signal_is_sent_to_a_durable_job(shell: Shell, app: qbull.App) -> None:
+    @app.queue("approvals").task(durable=True)
+    async def approve() -> list[object]:
+        job = qbull.current_job()
+        return [await job.wait_for("approval"), await job.wait_for("approval"), await job.wait_for("go")]
+
+    job = await approve.enqueue()
+    async with app.worker(["approvals"]):
+        await eventually(lambda: waits_for_signal(job))
+        shown = shell.json("job", "approvals", job.id)
+        assert (shown["suspended"], shown["waitsFor"]) == ("waiting", ["approval"])
+        assert 'delayed, waiting for "approval"' in shell.ok("job", "approvals", job.id)
+        for _ in range(2):
+            assert (
+                shell.ok("signal", "approvals", job.id, "approval", '{"by": "ada"}', "--signal-id", "1")
+                == "sent\n"
+            )
+        assert shell.ok("signal", "approvals", job.id, "approval", "-", stdin="[1]") == "sent\n"
+        assert shell.ok("signal", "approvals", job.id, "go") == "sent\n"
+        assert await job.result(timeout=20) == [{"by": "ada"}, [1], None]
+
+    assert "has completed" in shell.refused("signal", "approvals", job.id, "go")
+    assert "the value of the signal is not JSON" in shell.refused("signal", "approvals", job.id, "go", "{")
+
+
+async def waits_for_signal(job: qbull.Job[object]) -> bool:
+    return (await job.why()).reasons[0].code == "signal"
+
+
 @pytest.mark.usefixtures("app")
 def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
     assert "Missing option '--older-than'" in shell.refused("clean", "q", "--state", "failed", code=2)
@@ -149,7 +179,19 @@ def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["cancel", "retry", "promote", "reschedule", "update", "remove", "failures", "redrive", "clean", "purge"],
+    [
+        "cancel",
+        "retry",
+        "promote",
+        "reschedule",
+        "update",
+        "signal",
+        "remove",
+        "failures",
+        "redrive",
+        "clean",
+        "purge",
+    ],
 )
 def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
     assert f"Example:\n    qbull {command}" in shell.ok(command, "--help")

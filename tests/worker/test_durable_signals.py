@@ -382,7 +382,7 @@ async def test_wrong_signals_are_refused_where_they_are_sent(app: qbull.App) -> 
         return "ran"
 
     job = await work.enqueue()
-    with pytest.raises(qbull.ArgumentsError, match="1 to 100 printable characters"):
+    with pytest.raises(qbull.ArgumentsError, match="1 to 100 characters"):
         await job.signal("")
     with pytest.raises(qbull.TooLarge, match='signal "a": its value takes more than 65,536 bytes'):
         await job.signal("a", "x" * 70_000)
@@ -390,7 +390,7 @@ async def test_wrong_signals_are_refused_where_they_are_sent(app: qbull.App) -> 
         await job.signal("a", object())
     with pytest.raises(qbull.NotFound):
         await queue.job("nobody").signal("a")
-    with pytest.raises(qbull.DeclarationError, match="it is not durable"):
+    with pytest.raises(qbull.Conflict, match="it is not durable"):
         await (await plain.enqueue()).signal("a")
     async with app.worker():
         await job.result(timeout=20)

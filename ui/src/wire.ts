@@ -3,7 +3,7 @@
 export interface Accepted {
   success?: boolean;
   jobId: string;
-  status: "active" | "cancelled" | "cancelling" | "completed" | "delayed" | "failed" | "removed" | "waiting";
+  status: "active" | "cancelled" | "cancelling" | "completed" | "delayed" | "failed" | "removed" | "sent" | "waiting";
   timestamp: string;
   created?: boolean | null;
 }
@@ -724,6 +724,12 @@ export interface ShownFlow {
   steps: FlowStep[];
   more: boolean;
   createdAt: string;
+}
+
+export interface Signal {
+  name: string;
+  value?: unknown;
+  id?: string | null;
 }
 
 export interface Started {

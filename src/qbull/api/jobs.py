@@ -199,6 +199,14 @@ async def cancel_job(call: ApiCall[Nothing, views.CancellingBody]) -> views.Acce
     return views.AcceptedView(job_id=handle.id, status=await handle.cancel(call.body.reason), timestamp=now())
 
 
+async def signal_job(call: ApiCall[Nothing, views.SignalBody]) -> views.AcceptedView:
+    handle, asked = await handle_of(call), call.body
+    call.audit_details["signal"] = asked.name
+    call.context.redaction.refuse_hidden({"value": asked.value})
+    status = await handle.signal(asked.name, asked.value, id=asked.id)
+    return views.AcceptedView(job_id=handle.id, status=status, timestamp=now())
+
+
 async def remove_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
     handle = await handle_of(call)
     return views.AcceptedView(job_id=handle.id, status=await handle.remove(), timestamp=now())
@@ -357,5 +365,16 @@ ENDPOINTS = [
         answer=views.AcceptedView,
         problems=(404, 409),
         audit="cancel job",
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{JOB_PATH}/signal",
+        role="operator",
+        summary="Send a signal to a durable job",
+        handler=signal_job,
+        body=views.SignalBody,
+        answer=views.AcceptedView,
+        problems=(404, 409, 413),
+        audit="signal job",
     ),
 ]

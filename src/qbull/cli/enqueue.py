@@ -113,14 +113,19 @@ def enqueue(
     target.run(main)
 
 
-def read_arguments(text: str) -> dict[str, Any]:
-    """Parse a task's arguments from JSON; "-" reads the JSON from standard input."""
+def read_json(what: str, text: str) -> Any:
+    """Parse JSON; "-" reads it from standard input. `what` starts the error message."""
     if text == "-":
         text = sys.stdin.read()
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise ArgumentsError(f"the arguments are not JSON: {error}") from None
+        raise ArgumentsError(f"{what} not JSON: {error}") from None
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """Parse a task's arguments from JSON; "-" reads the JSON from standard input."""
+    value = read_json("the arguments are", text)
     if not isinstance(value, dict):
         raise ArgumentsError(
             f'the arguments must be a JSON object, for example {{"user_id": "u1"}}, not {text[:40]}'

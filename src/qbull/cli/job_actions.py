@@ -1,4 +1,4 @@
-"""`qbull cancel`, `retry`, `promote`, `reschedule`, `update` and `remove`: act on one job."""
+"""`qbull cancel`, `retry`, `promote`, `reschedule`, `update`, `signal` and `remove`: act on one job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from qbull.cli.bulk import NOT_STARTED_STATES, cancel_many
 from qbull.cli.dead_letters import filtered
 from qbull.cli.duration import SecondsParam
-from qbull.cli.enqueue import read_arguments, read_moment
+from qbull.cli.enqueue import read_arguments, read_json, read_moment
 from qbull.cli.target import Target, on_target
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.record import State
@@ -144,6 +144,28 @@ def update(target: Target, queue_name: str, id: str, payload: str) -> None:
     """
     values = read_arguments(payload)
     _act(target, queue_name, id, lambda job: job.update(values))
+
+
+@click.command()
+@_one_job
+@click.argument("name")
+@click.argument("value", metavar="[JSON]", required=False)
+@click.option("--signal-id", help="Of several signals with the same id, the job gets one.")
+@on_target
+def signal(
+    target: Target, queue_name: str, id: str, name: str, value: str | None, signal_id: str | None
+) -> None:
+    """Send a signal to a durable job.
+
+    \b
+    Example:
+      qbull signal orders 0199c2f0a1b27000b4a1f3c2d5e6f708 approval '{"by": "ada"}'
+
+    The task gets the value from wait_for(NAME), now or later. "-" reads the value from standard input.
+    Without JSON it is null. Prints "sent".
+    """
+    content = None if value is None else read_json("the value of the signal is", value)
+    _act(target, queue_name, id, lambda job: job.signal(name, content, id=signal_id))
 
 
 @click.command()

@@ -47,6 +47,7 @@ COMMAND_GROUPS = {
         "promote": "qbull.cli.job_actions:promote",
         "reschedule": "qbull.cli.job_actions:reschedule",
         "update": "qbull.cli.job_actions:update",
+        "signal": "qbull.cli.job_actions:signal",
         "remove": "qbull.cli.job_actions:remove",
         "redrive": "qbull.cli.dead_letters:redrive",
         "clean": "qbull.cli.dead_letters:clean",

@@ -18,7 +18,7 @@ from qbull.core.task import TaskSpec
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import (
     ArgumentsError,
-    DeclarationError,
+    Conflict,
     PayloadError,
     SignalMismatch,
     SignalTimeout,
@@ -85,16 +85,14 @@ _decode_signal = msgspec.msgpack.Decoder(StoredSignal).decode
 
 
 def check_signal_name(name: str) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_SIGNAL_NAME_CHARS or not name.isprintable():
-        raise ArgumentsError(
-            f"signal {name!r}: give a name of 1 to {MAX_SIGNAL_NAME_CHARS} printable characters"
-        )
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_SIGNAL_NAME_CHARS:
+        raise ArgumentsError(f"signal {name!r}: give a name of 1 to {MAX_SIGNAL_NAME_CHARS} characters")
 
 
 def refuse_signals(task: str, spec: TaskSpec | None) -> None:
     """Refuse to send a signal to a task that cannot take any. None for a task whose code is elsewhere."""
     if spec is not None and not spec.durable:
-        raise DeclarationError(
+        raise Conflict(
             f'task "{task}": it takes no signals, because it is not durable; declare it with durable=True'
         )
 

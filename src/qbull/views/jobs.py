@@ -11,6 +11,7 @@ from qbull.core.durability import Durability
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.options import JOB_OPTIONS, OptionKind
 from qbull.core.record import State
+from qbull.core.signals import MAX_SIGNAL_NAME_CHARS
 from qbull.core.unique import UniqueMode
 from qbull.core.why import ReasonCode
 from qbull.views.shape import (
@@ -177,13 +178,21 @@ class CancellingBody(Shape, kw_only=True):
     reason: ShortText = "cancelled"
 
 
+class SignalBody(Shape, kw_only=True):
+    """A signal for a durable job. Of several signals with the same `id`, the job gets one."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_SIGNAL_NAME_CHARS)]
+    value: Any = None
+    id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+
+
 class AcceptedView(Shape, kw_only=True):
     """The outcome for a job. `created` is false if a job with this id already existed."""
 
     success: bool = True
     job_id: str
     status: Literal[
-        "waiting", "delayed", "active", "completed", "failed", "cancelled", "cancelling", "removed"
+        "waiting", "delayed", "active", "completed", "failed", "cancelled", "cancelling", "removed", "sent"
     ]
     timestamp: Timestamp
     created: bool | None = None
