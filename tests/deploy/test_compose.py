@@ -68,8 +68,8 @@ def compose() -> Compose:
 
 
 def filled_in(text: str) -> str:
-    """As compose does it with QBULL_PASSWORD=secret."""
-    return re.sub(r"\$\{QBULL_PASSWORD:\?[^}]+\}", "secret", text)
+    """As compose does it with QBULL_PASSWORD=a-secret-of-yours."""
+    return re.sub(r"\$\{QBULL_PASSWORD:\?[^}]+\}", "a-secret-of-yours", text)
 
 
 def test_every_field_is_one_that_compose_knows() -> None:

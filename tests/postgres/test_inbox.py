@@ -194,7 +194,7 @@ async def test_a_run_whose_job_was_handed_over_again_is_refused_before_it_begins
     async def frozen() -> None:
         job = running.get()
         assert job is not None and job.partition is not None
-        await job.partition.release(worker.id, [job.place])
+        await job.partition.release(worker.id, [job.position])
         try:
             await charge(pool)
         except qbull.TakenOver:

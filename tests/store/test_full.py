@@ -44,12 +44,12 @@ async def fill(store: Store) -> None:
     await store.server.call("CONFIG", "SET", "maxmemory", 1)
 
 
-def test_only_verbs_that_add_jobs_are_refused() -> None:
+def test_only_verbs_that_add_jobs_or_signals_are_refused() -> None:
     verbs = {verb for role in ACL_ROLES.values() for verb in role.verbs}
 
     refused = {verb for verb in verbs if not script(verb).source.startswith("#!lua flags=")}
 
-    assert refused == {"put", "enqueue", "unique", "flow_start", "tick", "schedule_run"}
+    assert refused == {"put", "enqueue", "unique", "flow_start", "tick", "schedule_run", "signal"}
 
 
 async def test_no_command_that_is_sent_besides_verbs_is_refused(store: Store) -> None:

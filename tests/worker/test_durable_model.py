@@ -23,6 +23,7 @@ from qbull.core.ids import new_token
 from qbull.core.outcome import Suspended
 from qbull.core.record import body_of, repack
 from qbull.core.signals import WAIT_PREFIX, SignalWait, new_signal
+from qbull.core.values import DEFAULT_HOOKS
 from qbull.errors import TakenOver
 from qbull.store.delivery import DeliveredJob
 from qbull.store.store import Store
@@ -66,6 +67,7 @@ class Life:
         self.left, self.is_zombie = death or (-1, False)
         self.dies = asyncio.Event()
         self.sent: list[asyncio.Future[bool]] = []
+        self.hooks = DEFAULT_HOOKS
 
     async def point(self) -> None:
         """A moment at which it may die. A zombie notices nothing, but lets its successor start."""

@@ -2,7 +2,7 @@
 -- it waits for a signal with this name. A signal whose id the job has had is not kept again.
 -- KEYS  base
 -- NAMES delayed extras
--- USES  record_layout record msgpack index ready lane state idempotent signals
+-- USES  record_layout record msgpack index ready lane parked state idempotent signals
 -- ARGV  token limit:int most:int most_bytes:int id name digest stored
 --       most, most_bytes: how many signals may wait, and their size
 -- GIVES "sent", "full", "unknown", "moving" (to another partition just now), or the state of a finished job
