@@ -40,6 +40,9 @@ async def test_every_endpoint_is_in_the_document_with_its_role(nobody: Person) -
 JUDGED = {
     "GET /api/queues/{queue}/jobs": "start and end are for one state; a cursor belongs to its queue",
     "GET /api/queues/{queue}/failures": "not every date exists, and ten years are the longest duration",
+    "POST /api/queues/{queue}/clean/completed": "the same",
+    "POST /api/queues/{queue}/clean/failed": "the same",
+    "POST /api/queues/{queue}/redrive": "the same",
     "POST /api/queues/{queue}/jobs": "arguments are those of the task",
     "POST /api/queues/{queue}/jobs/{id}/retry": "so they are here",
     "POST /api/queues/{queue}/jobs/{id}/reschedule": "one of delay and at, not both and not neither",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -9,6 +10,7 @@ from decimal import Decimal
 from math import inf, isnan, nan
 from pathlib import Path
 from threading import Event
+from types import FrameType
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +32,7 @@ from qbull.compat.celery import (
     group,
     signals,
 )
+from qbull.compat.celery.soft_limit import call_within
 from qbull.store.store import Store
 
 PATIENCE_SECONDS = 60
@@ -297,6 +300,34 @@ def test_a_soft_time_limit_is_an_exception_that_the_task_may_catch(app: Celery) 
     assert (results[0].get(), results[2].get(), cleaned) == ("in time", "quick", ["cleaned"])
     with pytest.raises(SoftTimeLimitExceeded):
         results[1].get()
+
+
+def test_a_soft_time_limit_leaves_nothing_behind_in_the_interpreter() -> None:
+    """A withdrawn exception kept the interpreter interrupted: a function call under a profiler never ended."""
+    calls: list[str] = []
+    call_within(30, calls.append, "in time")
+    with pytest.raises(SoftTimeLimitExceeded):
+        call_within(0.01, _busy)
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        calls.append(event)
+
+    sys.setprofile(note)
+    try:
+        calls.count("in time")
+        _nothing()
+    finally:
+        sys.setprofile(None)
+    assert calls[0] == "in time" and "call" in calls
+
+
+def _busy() -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        pass
+
+
+def _nothing() -> None: ...
 
 
 def test_the_soft_time_limit_of_the_settings_is_that_of_every_task(app: Celery) -> None:

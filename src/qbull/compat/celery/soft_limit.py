@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from qbull.compat.celery.exceptions import SoftTimeLimitExceeded
@@ -20,11 +21,13 @@ _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 def call_within(seconds: float, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a plain function. After some seconds SoftTimeLimitExceeded is raised in it."""
     thread = ctypes.c_ulong(threading.get_ident())
-    lock, has_ended = threading.Lock(), False
+    lock, has_ended, has_fired = threading.Lock(), False, False
 
     def interrupt() -> None:
+        nonlocal has_fired
         with lock:
             if not has_ended:
+                has_fired = True
                 _raise_in_thread(thread, ctypes.py_object(SoftTimeLimitExceeded))
 
     timer = threading.Timer(seconds, interrupt)
@@ -33,11 +36,21 @@ def call_within(seconds: float, function: Callable[..., Any], *args: Any, **kwar
     try:
         return function(*args, **kwargs)
     finally:
+        timer.cancel()
         with lock:
             has_ended = True
-            # An exception that is under way must not reach the next job of this thread.
-            _raise_in_thread(thread, None)
-        timer.cancel()
+        if has_fired:
+            _take_exception()
+
+
+def _take_exception() -> None:
+    """Let an exception that is under way come up here, and not in the next job of this thread.
+
+    It must not be withdrawn: CPython would then interrupt its loop for it before every call, for ever.
+    """
+    with suppress(SoftTimeLimitExceeded):
+        for _ in range(10):
+            pass
 
 
 async def await_within(
