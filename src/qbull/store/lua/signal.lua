@@ -1,8 +1,8 @@
 -- signal: keep a signal for a durable job until its task takes it (history_write.lua), and wake the job up if
 -- it waits for a signal with this name. A signal whose id the job has had is not kept again.
 -- KEYS  base
--- NAMES delayed extras
--- USES  record_layout record msgpack index ready lane parked state idempotent signals
+-- NAMES extras
+-- USES  record_layout record msgpack index parked state idempotent signals wake_up
 -- ARGV  token limit:int most:int most_bytes:int id name digest stored
 --       most, most_bytes: how many signals may wait, and their size
 -- GIVES "sent", "full", "unknown", "moving" (to another partition just now), or the state of a finished job
@@ -20,15 +20,6 @@ local function waits_for_it(record)
     if one == name then return true end
   end
   return false
-end
-
-local function wake_up(record)
-  redis.call('ZREM', delayed, id)
-  if holds_lane(record) then
-    add_ready(level_of(record), id, record)
-  else
-    admit(id, record, has_flag(record, RETURNS_TO_LANE_FLAG))
-  end
 end
 
 look_up({id})
@@ -54,7 +45,7 @@ redis.call('HSET', job, 'signal:' .. waiting[#waiting], stored)
 redis.call('HSET', job, 'signaled', string.sub(digests .. digest, -16 * most))
 set_signals(id, last, waiting)
 if kind == 'd' and not is_parked(id) and waits_for_it(string.sub(place, 2)) then
-  wake_up(string.sub(place, 2))
+  wake_up(id, string.sub(place, 2))
 end
 commit()
 return answer(token, true, {'sent'})
