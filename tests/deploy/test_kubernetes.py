@@ -15,9 +15,9 @@ import pytest
 from objects import KINDS, ConfigMap, Container, Deployment, ScaledObject, Service, StatefulSet
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
-from qbull.config import read_environment
 from qbull.core.config_warnings import WorkerDeclaration, config_warnings
 from qbull.core.sharing import ShareMember, Sharing, assign_partitions, make_sharing, static_partitions
+from qbull.environment import read_environment
 
 FILES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 SECRETS = {

@@ -8,8 +8,8 @@ import shlex
 import pytest
 from reading import DEPLOY, ROOT, parsed, variables
 
-from qbull.config import read_environment
 from qbull.core.sharing import ShareMember, assign_partitions, make_sharing, static_partitions
+from qbull.environment import read_environment
 
 PAGE = ROOT / "docs" / "scaling.md"
 SCENARIOS = re.findall(

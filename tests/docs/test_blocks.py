@@ -28,7 +28,7 @@ from scenes import ELSEWHERE, SCENES
 
 import qbull
 from qbull.cli.main import qbull as command_line
-from qbull.config import read_environment
+from qbull.environment import read_environment
 from qbull.store.store import Store
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]

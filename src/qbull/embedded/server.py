@@ -32,11 +32,11 @@ import weakref
 from io import FileIO
 from pathlib import Path
 
-from qbull.config import valkey_server
 from qbull.embedded.allocator import preload
-from qbull.embedded.binaries import refuse_altered_binary
+from qbull.embedded.binaries import refuse_foreign_binary
 from qbull.embedded.disk import disk_hint, refuse_full_disk
 from qbull.embedded.watchdog import NO_LAST_LINE
+from qbull.environment import unknown_server_allowed, valkey_server
 from qbull.errors import EmbeddedError
 
 _LOCK_FILE, _LOG_FILE, _PASSWORD_FILE, _CONFIG_FILE = "qbull.lock", "server.log", "password", "server.conf"
@@ -360,7 +360,7 @@ def _find_server() -> str:
         machine = f"{platform.system()}-{platform.machine()}".lower()
         bundled = Path(place, "_binaries", machine, "valkey-server")
         if bundled.exists():
-            refuse_altered_binary(bundled, machine)
+            refuse_foreign_binary(bundled, machine, allow_unknown=unknown_server_allowed())
             return _executable(os.fspath(bundled))
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):

@@ -28,7 +28,7 @@ from qbull.cli.dev.files import FileWatcher
 from qbull.cli.dev.process import StartMessage
 from qbull.cli.dev.report import LoadReport
 from qbull.cli.duration import SecondsParam
-from qbull.config import read_environment
+from qbull.environment import read_environment
 from qbull.errors import ConfigError
 
 DASHBOARD_HOST, DASHBOARD_PORT = "127.0.0.1", 3050
