@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
 from pathlib import Path
 
@@ -19,6 +21,18 @@ async def test_what_was_put_is_got(tmp_path: Path) -> None:
     assert len(set(references)) == 50
     assert [await results.get(reference) for reference in references] == [bytes([n]) for n in range(50)]
     assert list(tmp_path.rglob(".*")) == []
+
+
+async def test_only_its_owner_can_read_a_result(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        reference = await qbull.FileResults(tmp_path / "results").put("q", "id", b"secret")
+    finally:
+        os.umask(before)
+
+    file = tmp_path / "results" / reference
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent, file.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,11 @@ class StoredResult:
 class FileResults:
     """Results in a directory that workers and the callers of `result()` share: `FileResults("/srv/results")`.
 
+    Only the user that wrote a result can read it: files have mode 0600, directories that are made here 0700.
+    Workers and callers therefore run as the same user.
+
     Args:
-        directory: the directory.
+        directory: the directory. It is made with mode 0700 if it does not exist.
         over: results of more bytes go there; 0 puts all of them there.
         keep_for: seconds after which a result is deleted; 30 days by default.
     """
@@ -101,10 +104,11 @@ class FileResults:
         # A directory for each hour: old results are deleted with it, and no directory grows without bound.
         hour = int(time.time() // 3600)
         folder = self._directory / str(hour)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         name = f"{queue}-{secrets.token_hex(16)}"
         partial = folder / f".{name}"
-        with partial.open("wb") as file:
+        with open(partial, "xb", opener=_open_private) as file:
             file.write(result)
             file.flush()
             os.fsync(file.fileno())
@@ -134,6 +138,11 @@ class FileResults:
             folder_hour = whole_number(folder.name)
             if folder_hour is not None and folder_hour < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read, whatever the umask is."""
+    return os.open(path, flags, mode=0o600)
 
 
 def _sync_folder(folder: Path) -> None:
