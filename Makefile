@@ -8,6 +8,9 @@ NODE   := ui/node_modules/.package-lock.json
 BROWSER := $(VENV)/.browser
 TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
+# All but "allocator": tbb is proprietary, so it is installed only if somebody asks for it.
+EXTRAS := $(addprefix --extra ,alerts api encryption otel postgres)
+ALLOCATOR ?=
 ARGS   ?=
 PEERS  ?=
 SECONDS ?= 60
@@ -22,7 +25,7 @@ QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak diagrams docs dist audit sbom lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak diagrams docs dist audit sbom pin lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -75,7 +78,8 @@ format: $(STAMP) ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" adds peers
+bench: $(STAMP) ## measure against the hand-written floor; PEERS="streaq …" adds peers, ALLOCATOR=tbb installs Intel's tbb first
+	$(if $(filter tbb,$(ALLOCATOR)),$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/allocator.txt)
 	$(BIN)/python -m bench $(ARGS) $(if $(PEERS),--peers "$(PEERS)")
 
 chaos: $(STAMP) ## a fault campaign with a table at its end; MINUTES=10 TOPOLOGY=single|sentinel|cluster SEED=1, or PEER=rq
@@ -121,11 +125,15 @@ audit: ## ask the OSV database for known faults of everything that is locked; ne
 sbom: ## write what is in it, with hashes, to dist/qbull.cdx.json (CycloneDX)
 	@$(PYTHON) requirements/sbom.py
 
+pin: ## renew the digests of the images in deploy/ from the registry; needs a network
+	@$(PYTHON) requirements/images.py
+
 lock: ## renew the lock files from pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --all-extras --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
-	$(COMPILE) --all-extras pyproject.toml -o requirements/run.txt
+	$(COMPILE) $(EXTRAS) --group dev pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(COMPILE) $(EXTRAS) pyproject.toml -o requirements/run.txt
+	$(COMPILE) --extra allocator -c requirements/run.txt pyproject.toml -o requirements/allocator.txt
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 	$(COMPILE) --group docs --group release -c requirements/dev.txt -o requirements/tools.txt
 

@@ -38,6 +38,7 @@ def _component(package: Package, scope: str) -> dict[str, Any]:
         "version": package.version,
         "purl": package.purl,
         "scope": scope,
+        "licenses": [{"expression": package.licence}],
         "hashes": [{"alg": algorithm, "content": digest} for algorithm, digest in package.hashes],
     }
 

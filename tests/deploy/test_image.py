@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from reading import DEPLOY, READ, ROOT, parsed
 
-from qbull.config import read_environment
+from qbull.environment import read_environment
 
 INSTRUCTIONS = [
     "ARG",
@@ -87,14 +87,14 @@ def last(word: str) -> Step:
 
 
 def test_the_bases_are_slim_and_pythons_that_qbull_supports() -> None:
-    [argument] = [step for step in steps() if step.word == "ARG"]
+    arguments = dict(step.rest.split("=", 1) for step in steps() if step.word == "ARG")
     bases = [stage[0].rest.split()[0] for stage in stages()]
 
-    assert bases == ["node:22-slim", *["python:${PYTHON}-slim"] * 2]
-    assert (
-        f"Programming Language :: Python :: {argument.rest.partition('=')[2]}"
-        in (ROOT / "pyproject.toml").read_text()
-    )
+    assert bases == ["${NODE}", "${PYTHON}", "${PYTHON}"]
+    assert arguments["NODE"].startswith("node:22-slim@")
+    python = re.match(r"python:(3\.\d+)-slim@", arguments["PYTHON"])
+    assert python is not None
+    assert f"Programming Language :: Python :: {python[1]}" in (ROOT / "pyproject.toml").read_text()
 
 
 def test_what_is_copied_is_there_and_reaches_the_builder() -> None:

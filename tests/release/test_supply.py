@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from locked import page_packages, python_packages
+
+from qbull.embedded.binaries import SERVER_SHA256, SERVER_WHEEL
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,8 +79,60 @@ def test_a_known_fault_is_named_and_ends_with_one(database: str) -> None:
     assert "redis" in done.stdout and "TEST-1; see https://osv.dev/TEST-1" in done.stdout
 
 
-def test_a_database_that_cannot_be_reached_is_said_in_one_line_and_stops_nobody() -> None:
+def test_an_audit_that_could_not_look_fails_with_one_line() -> None:
     done = audit("http://127.0.0.1:9")
 
-    assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+    assert (done.returncode, done.stdout.count("\n")) == (2, 1)
     assert "nothing was checked" in done.stdout
+
+
+def test_the_bill_names_the_licence_of_every_package(tmp_path: Path) -> None:
+    place = tmp_path / "qbull.cdx.json"
+
+    subprocess.run(
+        [sys.executable, "requirements/sbom.py", str(place)], cwd=ROOT, check=True, capture_output=True
+    )
+
+    components = json.loads(place.read_text())["components"]
+    licences = {component["name"]: component["licenses"][0]["expression"] for component in components}
+    assert len(licences) == len(components)
+    spdx = r"[A-Za-z0-9.-]+( (OR|AND) [A-Za-z0-9.-]+)*"
+    assert [name for name, licence in licences.items() if not re.fullmatch(spdx, licence)] == []
+
+
+def test_the_licences_are_those_that_the_packages_declare() -> None:
+    declared = {}
+    for package in python_packages():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            facts = importlib.metadata.metadata(package.name)
+            if expression := facts.get("License-Expression"):
+                declared[package.name] = (expression, package.licence)
+    table = tomllib.loads((ROOT / "requirements" / "licences.toml").read_text())
+
+    assert len(declared) > 10
+    assert {name: pair for name, pair in declared.items() if pair[0] != pair[1]} == {}
+    assert sorted(table) == sorted(package.name for package in python_packages())
+
+
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "build.txt", "tools.txt"])
+def test_nothing_proprietary_is_installed_by_default(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+
+    assert not set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE)) & {"tbb", "tcmlib"}
+
+
+def test_the_lock_files_have_every_extra_but_the_proprietary_one() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = re.search(r"^EXTRAS := \$\(addprefix --extra ,(.*)\)$", makefile, re.MULTILINE)
+    assert locked is not None
+
+    assert sorted(locked[1].split()) == sorted(set(project["optional-dependencies"]) - {"allocator"})
+    assert "\ntbb==" in (ROOT / "requirements" / "allocator.txt").read_text()
+
+
+def test_the_embedded_server_is_installed_in_a_version_that_is_known() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [wanted] = [line.partition(";")[0] for line in project["dependencies"] if line.startswith(SERVER_WHEEL)]
+
+    assert wanted in {f"{SERVER_WHEEL}=={version}" for version in SERVER_SHA256}
