@@ -1,23 +1,16 @@
-"""Flows: find all jobs of a flow from any of them.
-
-The walk is bounded. Each job knows its dependents; a job that waits also knows its dependencies.
-"""
+"""Flows: show the jobs of a flow, and the flows that run or have ended lately."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import replace
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.core.flow import NEVER_DUE_MS, Dependency
-from qbull.core.job_info import JobInfo
-from qbull.errors import NotFound, job_not_found
+from qbull.errors import job_not_found
+from qbull.manage.flow_walk import FlowJob, FlowWalk, JobAddress, flow_levels, walk_flow
 from qbull.store.verbs import flow_messages
 from qbull.views import flows as views
-from qbull.views.flows import FlowJobState
 
 MAX_FLOW_JOBS = 300
 """Jobs shown of one flow."""
@@ -30,39 +23,13 @@ MAX_SCANNED_FLOW_JOBS = 200
 FLOW_WALK_BATCH_SIZE = 6
 """Flows that are read concurrently."""
 
-JobAddress: TypeAlias = tuple[str, str]
-FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
 FLOW_ENDED_STATES = ("completed", "failed", "cancelled")
-
-
-@dataclass
-class FlowJob:
-    """A job of a flow, as stored or as its dependents know it."""
-
-    task: str
-    state: FlowJobState
-    flow: str = ""
-    info: JobInfo | None = None
-    awaits: list[JobAddress] = field(default_factory=list)
-    tells: list[JobAddress] = field(default_factory=list)
-    blocked: bool = False
-    fallback: bool = False
-    error: str | None = None
-
-
-@dataclass
-class FlowWalk:
-    """The result of a walk: `seen` in the order of discovery; `more` if it stopped before the end."""
-
-    flow: str
-    seen: dict[JobAddress, FlowJob]
-    more: bool
 
 
 async def job_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowView:
     queue = await call.context.queue(call.path["queue"])
     id = queue.job(call.path["id"]).id
-    walked = await walk_flow(call.context, (queue.name, id), MAX_FLOW_JOBS)
+    walked = await walk_flow(call.context.app._client(), call.context.queue, (queue.name, id), MAX_FLOW_JOBS)
     if walked is None:
         raise job_not_found(queue.name, id)
     if not walked.flow:
@@ -82,64 +49,9 @@ async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
     return views.FlowsView(timestamp=found.timestamp, flows=flows)
 
 
-async def walk_flow(context: ApiContext, start: JobAddress, most: int) -> FlowWalk | None:
-    """All jobs of this job's flow; None if there is no such job. Jobs found together are read together."""
-    seen: dict[JobAddress, FlowJob] = {}
-    told: dict[JobAddress, tuple[str, Dependency]] = {}
-    flow, tried, next_ = "", {start}, [start]
-    while next_ and len(seen) < most:
-        addresses = next_[: most - len(seen)]
-        next_ = next_[len(addresses) :]
-        found = await asyncio.gather(*(_visit_job(context, address, told) for address in addresses))
-        if found[0] is None and not seen:
-            return None
-        for address, one in zip(addresses, found, strict=True):
-            if one is None or (flow and one.flow != flow):
-                continue  # It is no longer kept, or another job has taken its id.
-            flow, seen[address] = one.flow, one
-            new = [other for other in (*one.awaits, *one.tells) if other not in tried]
-            tried.update(new)
-            next_ += new if flow else []
-    for address, (letter, known) in told.items():
-        if address not in seen and len(seen) < most:
-            seen[address] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
-    return FlowWalk(flow, seen, bool(next_))
-
-
-async def _visit_job(
-    context: ApiContext, address: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
-) -> FlowJob | None:
-    """Read one job. Adds what it knows about its dependencies to `told`."""
-    name, id = address
-    try:
-        queue = await context.queue(name)
-    except NotFound:
-        return None
-    there = await context.app._client().find(queue.settings, id)
-    if there is None:
-        return None
-    partition, found = there
-    body = found.body()
-    mode, awaited = await flow_messages.dependencies_and_mode(partition, id) if body.flow else ("", [])
-    for letter, known in awaited:
-        told[known.queue, known.id] = letter, known
-    info = found.info(queue.name, queue._attempts_of(body.task))
-    return FlowJob(
-        body.task,
-        info.state,
-        body.flow,
-        info,
-        awaits=[(known.queue, known.id) for _, known in awaited],
-        tells=[(link.queue, link.id) for link in body.tells],
-        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.waits_for,
-        fallback=mode == "rescue",
-        error=info.error,
-    )
-
-
 def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     """The steps of a flow, in the order in which they can run."""
-    levels = _levels(walked.seen)
+    levels = flow_levels(walked.seen)
     # Ids rise in the order of creation.
     addresses = sorted(walked.seen, key=lambda address: (levels[address], address[1]))
     number = {address: n for n, address in enumerate(addresses)}
@@ -168,22 +80,6 @@ def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
     return steps
 
 
-def _levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
-    """The depth of each job: how many others must end one after another before it."""
-    levels: dict[JobAddress, int] = {}
-    left = deque(seen)
-    turns = 0
-    while left and turns <= len(seen) ** 2:
-        turns += 1
-        address = left.popleft()
-        before = [one for one in seen[address].awaits if one in seen]
-        if all(one in levels for one in before):
-            levels[address] = max((levels[one] + 1 for one in before), default=0)
-        else:
-            left.append(address)
-    return levels | dict.fromkeys(left, 0)
-
-
 async def read_flows(context: ApiContext) -> views.FlowsView:
     """The flows that a bounded sample of each queue finds, the newest first."""
     client = context.app._client()
@@ -198,7 +94,7 @@ async def read_flows(context: ApiContext) -> views.FlowsView:
     while addresses and len(flows) < MAX_LISTED_FLOWS:
         some, addresses = addresses[:FLOW_WALK_BATCH_SIZE], addresses[FLOW_WALK_BATCH_SIZE:]
         for walked in await asyncio.gather(
-            *(walk_flow(context, address, MAX_LISTED_FLOW_JOBS) for address in some)
+            *(walk_flow(client, context.queue, address, MAX_LISTED_FLOW_JOBS) for address in some)
         ):
             if walked is not None and walked.flow and not met & set(walked.seen):
                 flows.append(_flow_view(context, walked))
@@ -210,7 +106,7 @@ async def read_flows(context: ApiContext) -> views.FlowsView:
 
 def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
     kept = {address: one for address, one in walked.seen.items() if one.info is not None}
-    levels = _levels(walked.seen)
+    levels = flow_levels(walked.seen)
     last = max(kept, key=lambda address: (not kept[address].fallback, levels[address]))
     created = [one.info.created_at for one in kept.values() if one.info is not None]
     return views.ShownFlowView(

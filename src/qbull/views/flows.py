@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qbull.core.record import State
+from qbull.manage.flow_walk import FlowJobState
 from qbull.views.shape import AnswerShape, Instant, Shape
 
-FlowJobState = Literal[State, "removed"]
 FlowState = Literal["running", "completed", "rescued", "failed", "cancelled"]
 
 

@@ -1,0 +1,122 @@
+"""Flow walks: find all jobs of a flow from any of them.
+
+The walk is bounded. Each job knows its dependents; a job that waits also knows its dependencies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from qbull.core.flow import NEVER_DUE_MS, Dependency
+from qbull.core.job_info import JobInfo
+from qbull.core.record import State
+from qbull.errors import NotFound
+from qbull.store.verbs import flow_messages
+
+if TYPE_CHECKING:
+    from qbull.produce.client import Client
+    from qbull.queue import Queue
+
+JobAddress: TypeAlias = tuple[str, str]
+QueueFinder: TypeAlias = "Callable[[str], Awaitable[Queue]]"
+FlowJobState = Literal[State, "removed"]
+FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
+
+
+@dataclass
+class FlowJob:
+    """A job of a flow, as stored or as its dependents know it."""
+
+    task: str
+    state: FlowJobState
+    flow: str = ""
+    info: JobInfo | None = None
+    awaits: list[JobAddress] = field(default_factory=list)
+    tells: list[JobAddress] = field(default_factory=list)
+    blocked: bool = False
+    fallback: bool = False
+    error: str | None = None
+
+
+@dataclass
+class FlowWalk:
+    """The result of a walk: `seen` in the order of discovery; `more` if it stopped before the end."""
+
+    flow: str
+    seen: dict[JobAddress, FlowJob]
+    more: bool
+
+
+async def walk_flow(client: Client, queue_of: QueueFinder, start: JobAddress, most: int) -> FlowWalk | None:
+    """All jobs of this job's flow; None if there is no such job. Jobs found together are read together."""
+    seen: dict[JobAddress, FlowJob] = {}
+    told: dict[JobAddress, tuple[str, Dependency]] = {}
+    flow, tried, next_ = "", {start}, [start]
+    while next_ and len(seen) < most:
+        addresses = next_[: most - len(seen)]
+        next_ = next_[len(addresses) :]
+        found = await asyncio.gather(*(_visit_job(client, queue_of, address, told) for address in addresses))
+        if found[0] is None and not seen:
+            return None
+        for address, one in zip(addresses, found, strict=True):
+            if one is None or (flow and one.flow != flow):
+                continue  # It is no longer kept, or another job has taken its id.
+            flow, seen[address] = one.flow, one
+            new = [other for other in (*one.awaits, *one.tells) if other not in tried]
+            tried.update(new)
+            next_ += new if flow else []
+    for address, (letter, known) in told.items():
+        if address not in seen and len(seen) < most:
+            seen[address] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
+    return FlowWalk(flow, seen, bool(next_))
+
+
+async def _visit_job(
+    client: Client, queue_of: QueueFinder, address: JobAddress, told: dict[JobAddress, tuple[str, Dependency]]
+) -> FlowJob | None:
+    """Read one job. Adds what it knows about its dependencies to `told`."""
+    name, id = address
+    try:
+        queue = await queue_of(name)
+    except NotFound:
+        return None
+    there = await client.find(queue.settings, id)
+    if there is None:
+        return None
+    partition, found = there
+    body = found.body()
+    mode, awaited = await flow_messages.dependencies_and_mode(partition, id) if body.flow else ("", [])
+    for letter, known in awaited:
+        told[known.queue, known.id] = letter, known
+    info = found.info(queue.name, queue._attempts_of(body.task))
+    return FlowJob(
+        body.task,
+        info.state,
+        body.flow,
+        info,
+        awaits=[(known.queue, known.id) for _, known in awaited],
+        tells=[(link.queue, link.id) for link in body.tells],
+        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.waits_for,
+        fallback=mode == "rescue",
+        error=info.error,
+    )
+
+
+def flow_levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
+    """The depth of each job: how many others must end one after another before it."""
+    levels: dict[JobAddress, int] = {}
+    left = deque(seen)
+    turns = 0
+    while left and turns <= len(seen) ** 2:
+        turns += 1
+        address = left.popleft()
+        before = [one for one in seen[address].awaits if one in seen]
+        if all(one in levels for one in before):
+            levels[address] = max((levels[one] + 1 for one in before), default=0)
+        else:
+            left.append(address)
+    return levels | dict.fromkeys(left, 0)
