@@ -45,8 +45,9 @@ from qbull.errors import (
     TooLarge,
 )
 from qbull.events import Event
-from qbull.flows import Chain, Flow, Group, Step, chain, group
+from qbull.flows import Chain, Group, Step, chain, group
 from qbull.job import Job
+from qbull.manage.flow import Flow
 from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.queue import Queue

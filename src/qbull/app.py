@@ -36,6 +36,7 @@ from qbull.environment import read_environment
 from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow_events
 from qbull.job import Job
+from qbull.manage.flow import Flow, find_flow
 from qbull.middleware import Middleware, MiddlewareChain
 from qbull.observe.trace import Tracing
 from qbull.produce.after_fork import forget_after_fork, keep_parent_connections
@@ -206,6 +207,15 @@ class App:
         """
         return (queue if isinstance(queue, Queue) else self._known(queue)).job(id)
 
+    async def flow(self, queue: str | Queue, id: str) -> Flow[Any]:
+        """The handle of a flow, from any of its jobs.
+
+        Args:
+            queue: the queue of the job, or its name.
+            id: the id of the job.
+        """
+        return await find_flow(self, self.job(queue, id))
+
     def worker(self, queues: Sequence[str] | None = None, *, concurrency: int | None = None) -> Worker:
         """A worker in this process: `async with app.worker() as worker`.
 
@@ -371,6 +381,10 @@ class App:
                 f"it has: {', '.join(sorted(self.queues)) or 'none'}"
             )
         return self.queues[name]
+
+    async def _find_queue(self, name: str) -> Queue:
+        """A queue that the app declares or the server knows."""
+        return self.queues.get(name) or Queue(self, await self._client().store.settings(name))
 
     def _forget_connections(self) -> None:
         keep_parent_connections((self._clients, self._portal))

@@ -6,7 +6,6 @@ enqueued before the jobs that it waits for (store/verbs/flows.py).
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
@@ -18,8 +17,12 @@ from qbull.core.flow import (
     DependencyFailureMode,
 )
 from qbull.core.layout import Layout
-from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotConfirmed, NotFound
+from qbull.errors import (
+    ArgumentsError,
+    NotConfirmed,
+)
 from qbull.job import Job
+from qbull.manage.flow import Flow
 from qbull.produce.chain import Request
 from qbull.produce.flow_plan import FlowExit, StepNode, plan_flow
 
@@ -125,83 +128,6 @@ def group(
         fallback: runs if the group did not reach its end.
     """
     return Group(parts, then, on_failed, fallback)
-
-
-class Flow(Generic[R]):
-    """A flow that was enqueued.
-
-    Args:
-        app: its app.
-        id: its id.
-        jobs: the handles of all its jobs, in the order of its parts.
-        last: the job that it ends with.
-        fallbacks: the jobs that stand in for `last`.
-        created: False if the id of `last` was taken and nothing was added.
-    """
-
-    def __init__(
-        self,
-        app: App,
-        id: str,
-        jobs: Sequence[Job[Any]],
-        last: Job[R],
-        fallbacks: Sequence[Job[R]],
-        created: bool,
-    ) -> None:
-        self._app = app
-        self.id = id
-        self.jobs = tuple(jobs)
-        self.last = last
-        self.created = created
-        self._fallbacks = tuple(fallbacks)
-
-    def __repr__(self) -> str:
-        return f"<Flow {self.id} of {len(self.jobs)} jobs>"
-
-    async def result(self, timeout: float | None = None) -> R:
-        """Wait for the end of the flow. Returns the result of the last job, or of its fallback.
-
-        Args:
-            timeout: maximum number of seconds to wait.
-        """
-        job, began = self.last, time.monotonic()
-        left = timeout
-        for instead in self._fallbacks:
-            try:
-                return await job.result(left)
-            except (JobFailed, JobCancelled):
-                job = instead
-            if timeout is not None:
-                left = max(timeout - (time.monotonic() - began), 0)
-        return await job.result(left)
-
-    async def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel all jobs of the flow that have not ended, fallbacks too. Running jobs are asked to stop.
-
-        If an outage interrupted the enqueue, the missing jobs are enqueued first and then cancelled.
-
-        Args:
-            reason: the error of the cancelled jobs.
-        """
-        client = self._app._client()
-        left = [*self._fallbacks, self.last, *self.jobs]
-        queues = {job.queue for job in left}
-        while unknown := [job for job in left if not await _cancel(job, reason)]:
-            planted = await client.flows.finish(self.id, queues)
-            if not planted and len(unknown) == len(left):
-                return  # They are no longer kept.
-            left = unknown  # Not there yet: an outage interrupted the enqueue, or a worker continues it.
-
-
-async def _cancel(job: Job[Any], reason: str) -> bool:
-    """False if the job is unknown."""
-    try:
-        await job.cancel(reason)
-    except Conflict:  # It has ended.
-        pass
-    except NotFound:
-        return False
-    return True
 
 
 class FlowNodes:

@@ -130,12 +130,18 @@ class Campaign:
         duties = (self._tend, self._watch, self._operations.mend_now_and_then, self._tell)
         beside = [asyncio.create_task(each()) for each in duties]
         began = time.monotonic()
+        interrupted = asyncio.Event()
+        # SIGINT ends the faults early. All jobs are worked off and checked as ever.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
         try:
             for member in self._fleet.all:
                 member.start()
             await self._under_way()
             until = time.monotonic() + self._orders.seconds
-            await self._nemesis.rage(self._orders.paces, lambda: time.monotonic() > until and self._enough())
+            await self._nemesis.rage(
+                self._orders.paces,
+                lambda: interrupted.is_set() or (time.monotonic() > until and self._enough()),
+            )
             loaded = time.monotonic() - began
             await self._stop([*self._fleet.senders, *self._fleet.payers])
             found = await self._operations.work_off(self._orders.drain)

@@ -402,3 +402,165 @@ async def test_a_fallback_may_be_a_chain_or_have_a_fallback_itself(app: qbull.Ap
 
     assert results == ["last resort", "a"]
     assert sorted(media_app.ran) == ["a", "break", "break", "last resort"]
+
+
+async def test_a_flow_is_found_again_from_any_of_its_jobs(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    parts = qbull.group(make.step("b"), make.step("c"))
+    enqueued = await qbull.chain(make.step("a"), parts, tell.step(), fallback=tell.step("x")).enqueue()
+
+    found = [await app.flow(job.queue, job.id) for job in enqueued.jobs]
+    waiting = await found[0].counts()
+    async with app.worker():
+        result = await found[1].result(timeout=10)
+        again = await app.flow("mail", enqueued.last.id)
+        await eventually(lambda: has_counts(again, {"completed": 4}))
+
+    assert {flow.id for flow in found} == {enqueued.id}
+    assert {flow.last.id for flow in (*found, again)} == {enqueued.last.id}
+    assert {len(flow.jobs) for flow in found} == {5}
+    assert waiting == {"waiting": 1, "delayed": 4}
+    assert result == ["b", "c"]
+
+
+async def test_the_handle_of_a_found_flow_knows_its_fallbacks(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    inner = qbull.chain(make.step("break"), fallback=make.step("instead"))
+    enqueued = await qbull.chain(
+        inner, make.step("break"), fallback=qbull.chain(make.step("d"), tell.step())
+    ).enqueue()
+
+    flow = await app.flow("media", enqueued.jobs[0].id)
+    async with app.worker():
+        result = await flow.result(timeout=10)
+
+    assert flow.last.id == enqueued.last.id
+    assert result == ["d"]
+    assert media_app.ran == ["break", "instead", "break", "d", "tell"]
+
+
+async def test_a_job_without_a_flow_has_none(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    job = await media_app.make.enqueue("a")
+
+    with pytest.raises(qbull.NotFound, match=f'queue "media": job {job.id} belongs to no flow'):
+        await app.flow("media", job.id)
+    with pytest.raises(qbull.NotFound, match="unknown"):
+        await app.flow("media", "unknown")
+
+
+async def test_a_completed_job_and_all_behind_it_run_again(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    flow = await qbull.chain(
+        make.step("a"), qbull.group(make.step("b"), make.step("c")), tell.step(), make.step("d")
+    ).enqueue()
+    async with app.worker():
+        await flow.result(timeout=10)
+        [b] = [job for job in flow.jobs if (await info_of(job)).payload == {"what": "b"}]
+        media_app.ran.clear()
+
+        again = await flow.rerun(b)
+        result = await again.result(timeout=10)
+
+    assert media_app.ran == ["b", "tell", "d"]
+    assert result == "d"
+    [told] = [job for job in again.jobs if job.queue == "mail"]
+    assert (await info_of(told)).result == ["b", "c"]
+    assert await flow.counts() == {"completed": 5}
+    assert again.id != flow.id and len(again.jobs) == 3
+    assert await again.counts() == {"completed": 3}
+
+
+async def test_a_flow_runs_again_from_its_failed_job_with_its_order(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    flow = await qbull.chain(make.step("a"), make.step("break"), tell.step()).enqueue()
+    async with app.worker():
+        with pytest.raises(qbull.JobFailed):
+            await flow.result(timeout=10)
+        media_app.broken.clear()
+        again = await flow.rerun(flow.jobs[1])
+        result = await again.result(timeout=10)
+
+    assert result == ["break"]
+    assert media_app.ran == ["a", "break", "break", "tell"]
+    assert await flow.counts() == {"completed": 1, "failed": 2}
+
+
+async def test_a_rerun_whose_fallback_was_not_needed_fails_without_one(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    inner = qbull.chain(make.step("b"), fallback=make.step("instead"))
+    flow = await qbull.chain(make.step("a"), inner, tell.step()).enqueue()
+    async with app.worker():
+        await flow.result(timeout=10)
+        media_app.broken.add("b")
+        again = await (await app.flow("mail", flow.last.id)).rerun(flow.jobs[1])
+        with pytest.raises(qbull.JobFailed, match="no b"):
+            await again.result(timeout=10)
+
+
+async def test_only_ended_jobs_are_rerun(app: qbull.App) -> None:
+    media_app = MediaApp(app)
+    make, tell = media_app.make, media_app.tell
+    flow = await qbull.chain(make.step("break"), tell.step(), fallback=tell.step("x")).enqueue()
+
+    with pytest.raises(qbull.Conflict, match="has not ended; wait for it, or cancel the flow first"):
+        await flow.rerun(flow.jobs[0])
+    with pytest.raises(qbull.ArgumentsError, match="is a fallback; rerun the job that it stands in for"):
+        await flow.rerun(flow.jobs[2])
+    async with app.worker():
+        await flow.result(timeout=10)
+    with pytest.raises(qbull.Conflict, match="which has not completed; rerun that one"):
+        await flow.rerun(flow.jobs[1])
+
+
+async def has_counts(flow: qbull.Flow[Any], counts: dict[str, int]) -> bool:
+    return {state: many for state, many in (await flow.counts()).items() if state != "removed"} == counts
+
+
+async def info_of(job: qbull.Job[Any]) -> Any:
+    info = await job.info()
+    assert info is not None
+    return info
+
+
+@pytest.mark.parametrize("codec", [qbull.Signed, qbull.Encrypted])
+async def test_a_rerun_is_protected_like_its_flow(codec: Any, server_url: str) -> None:
+    protection = codec([qbull.Encrypted.new_key()])
+    async with qbull.App(server_url, prefix="test", middleware=[protection]) as app:
+        media_app = MediaApp(app)
+        make, tell = media_app.make, media_app.tell
+        flow = await qbull.chain(
+            make.step("a"), qbull.group(make.step("b"), make.step("c")), tell.step()
+        ).enqueue()
+        async with app.worker():
+            await flow.result(timeout=10)
+            again = await flow.rerun(flow.jobs[2])
+            result = await again.result(timeout=10)
+            last = await again.rerun(again.last)
+            result_of_last = await last.result(timeout=10)
+
+    assert result == result_of_last == ["b", "c"]
+    assert media_app.ran.count("a") == 1 and media_app.ran.count("tell") == 3
+
+
+async def test_a_rerun_keeps_the_keys_of_its_jobs(app: qbull.App) -> None:
+    ordered, ran = app.queue("ordered", partitions=3, order="key"), []
+
+    @ordered.task(key="{account}")
+    async def book(account: str, number: int) -> int:
+        ran.append((account, number, qbull.current_job().key))
+        return number
+
+    flow = await qbull.chain(book.step("ann", 1), book.step("bob", 2), book.step("ann", 3)).enqueue()
+    async with app.worker():
+        await flow.result(timeout=10)
+        ran.clear()
+        again = await flow.rerun(flow.jobs[0])
+        await again.result(timeout=10)
+
+    assert ran == [("ann", 1, "ann"), ("bob", 2, "bob"), ("ann", 3, "ann")]

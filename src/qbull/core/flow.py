@@ -21,6 +21,7 @@ DependencyFailureMode: TypeAlias = Literal["stop", "continue", "rescue"]
 
 HAS_DEPENDENTS_FLAG, HAS_DEPENDENCIES_FLAG = 8, 16
 """Flags in the third byte of a record: others wait for the job; the job waits for others."""
+WAITING_LETTER = "w"
 COMPLETED_LETTER = "c"
 NOT_NEEDED_LETTER = "u"
 NOT_COMPLETED_LETTERS = "fx-tu"
@@ -42,6 +43,7 @@ class Dependent(msgspec.Struct, array_like=True, frozen=True):
         position: which of its dependencies the other job is.
         unless: the letters of the ends (lua/lib/flow.lua) that it does not hear of, because another job
             stands in then.
+        is_fallback: whether it runs only if the other job does not complete.
     """
 
     queue: str
@@ -49,6 +51,7 @@ class Dependent(msgspec.Struct, array_like=True, frozen=True):
     together: bytes | None
     position: int
     unless: str = ""
+    is_fallback: bool = False
 
 
 class Dependency(msgspec.Struct, array_like=True, frozen=True):
@@ -85,6 +88,8 @@ class FlowJobSeed(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
     mode: DependencyFailureMode = "stop"
     awaits: list[Dependency] = []
+    letters: str = ""
+    """How each of `awaits` has ended, if a rerun knows it; empty if all are still to end."""
 
 
 class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
@@ -105,6 +110,11 @@ class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
 encode = msgspec.msgpack.Encoder().encode
 decode_dependency = msgspec.msgpack.Decoder(Dependency).decode
 decode_flow_plan = msgspec.msgpack.Decoder(FlowPlan).decode
+
+
+def counts_as_done(letter: str, mode: DependencyFailureMode) -> bool:
+    """Whether a job with this mode may start after a dependency that ended so, as in lua/lib/flow.lua."""
+    return letter == COMPLETED_LETTER or (mode == "continue" and letter != WAITING_LETTER)
 
 
 def with_flow_flags(record: bytes, flags: int) -> bytes:

@@ -239,6 +239,24 @@ def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: b
     return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
 
 
+def record_of_copy(record: bytes, body: Body) -> bytes:
+    """The record of a new job like this one. The server fills in the time."""
+    return repack(record[:2] + bytes((record[2] & REPORT_ALL_FLAG, 0)) + bytes(6) + record[10:], body)
+
+
+def body_of_copy(body: ExtendedBody) -> ExtendedBody:
+    """The body of a new job with the same task, arguments and options, but no past and no expiry."""
+    return ExtendedBody(
+        body.task,
+        body.payload,
+        body.key,
+        attempts=body.attempts,
+        timeout=body.timeout,
+        trace=body.trace,
+        headers=body.headers,
+    )
+
+
 def body_of(record: bytes) -> ExtendedBody:
     if len(record) <= _RECORD_HEADER_BYTES or record[0] != RECORD_VERSION:
         raise UnreadableRecord(_why_unreadable(record))

@@ -37,6 +37,8 @@ class FlowJob:
     info: JobInfo | None = None
     awaits: list[JobAddress] = field(default_factory=list)
     tells: list[JobAddress] = field(default_factory=list)
+    fallbacks: set[JobAddress] = field(default_factory=set)
+    """Those of `tells` that run only if this job does not complete."""
     blocked: bool = False
     fallback: bool = False
     error: str | None = None
@@ -89,7 +91,8 @@ async def _visit_job(
         return None
     partition, found = there
     body = found.body()
-    mode, awaited = await flow_messages.dependencies_and_mode(partition, id) if body.flow else ("", [])
+    place = await flow_messages.flow_place(partition, id) if body.flow else None
+    awaited = place.dependencies if place is not None else []
     for letter, known in awaited:
         told[known.queue, known.id] = letter, known
     info = found.info(queue.name, queue._attempts_of(body.task))
@@ -100,8 +103,9 @@ async def _visit_job(
         info,
         awaits=[(known.queue, known.id) for _, known in awaited],
         tells=[(link.queue, link.id) for link in body.tells],
+        fallbacks={(link.queue, link.id) for link in body.tells if link.is_fallback},
         blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.waits_for,
-        fallback=mode == "rescue",
+        fallback=place is not None and place.mode == "rescue",
         error=info.error,
     )
 
@@ -120,3 +124,18 @@ def flow_levels(seen: dict[JobAddress, FlowJob]) -> dict[JobAddress, int]:
         else:
             left.append(address)
     return levels | dict.fromkeys(left, 0)
+
+
+def flow_exits(seen: dict[JobAddress, FlowJob]) -> list[JobAddress]:
+    """The job that a flow ends with, then the jobs that stand in for it; none if it is no longer kept."""
+    levels = flow_levels(seen)
+
+    def is_fallback(of: FlowJob, address: JobAddress) -> bool:
+        return address in of.fallbacks or (address in seen and seen[address].fallback)
+
+    exits = [
+        address
+        for address, job in seen.items()
+        if job.info is not None and all(is_fallback(job, other) for other in job.tells)
+    ]
+    return sorted(exits, key=lambda address: levels[address])

@@ -66,7 +66,14 @@ def plan_flow(nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, L
             for source, unless in sources:
                 job = node.job
                 source.links.append(
-                    Dependent(node.step.queue.name, job.job.id, job.affinity, position, unless)
+                    Dependent(
+                        node.step.queue.name,
+                        job.job.id,
+                        job.affinity,
+                        position,
+                        unless,
+                        node.mode == "rescue",
+                    )
                 )
     seeds = [_flow_job_seed(flow, node) for node in _enqueue_order(nodes, last)]
     plan = FlowPlan(flow, seeds)

@@ -7,9 +7,17 @@ the ending of a job for the jobs that depend on it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from qbull.core.flow import Dependency, Dependent, FlowPlan, decode_dependency, decode_flow_plan, encode
+from qbull.core.flow import (
+    Dependency,
+    DependencyFailureMode,
+    Dependent,
+    FlowPlan,
+    decode_dependency,
+    decode_flow_plan,
+    encode,
+)
 from qbull.core.record import Ending, append_ending, body_of, split_ending
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import run_scripts
@@ -39,6 +47,20 @@ class DependencyEnding(NamedTuple):
     ending_letter: str
     dependency: bytes
     ending: bytes
+
+
+class FlowPlace(NamedTuple):
+    """The place of a job in its flow.
+
+    Attributes:
+        mode: its reaction if a dependency does not complete (core/flow.py).
+        when: when it may run after all of them have ended: "0", a wait or a time (lua/lib/new_job.lua).
+        dependencies: in their order, each with the letter of its state.
+    """
+
+    mode: DependencyFailureMode
+    when: str
+    dependencies: list[tuple[str, Dependency]]
 
 
 class FlowMessage(NamedTuple):
@@ -100,13 +122,11 @@ async def deliver_endings(
 
 async def dependencies_of(partition: Partition, id: bytes | str) -> list[tuple[str, Dependency]]:
     """The dependencies of a job in their order, each with the letter of its state."""
-    return (await dependencies_and_mode(partition, id))[1]
+    return (await flow_place(partition, id)).dependencies
 
 
-async def dependencies_and_mode(
-    partition: Partition, id: bytes | str
-) -> tuple[str, list[tuple[str, Dependency]]]:
-    """The dependencies of a job, and what it does if one of them does not complete (core/flow.py)."""
+async def flow_place(partition: Partition, id: bytes | str) -> FlowPlace:
+    """The place of a job in its flow."""
     name = partition.base.encode() + b"job:" + (id if isinstance(id, bytes) else id.encode())
     flat = await partition.server.call("HGETALL", name)
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -115,7 +135,12 @@ async def dependencies_and_mode(
         for field, value in fields.items()
         if field.startswith(b"child:")
     }
-    return fields.get(b"mode", b"").decode(), [dependencies[position] for position in sorted(dependencies)]
+    mode = fields.get(b"mode", b"stop").decode()
+    return FlowPlace(
+        cast(DependencyFailureMode, mode),
+        fields.get(b"when", b"0").decode().partition(" ")[0],
+        [dependencies[position] for position in sorted(dependencies)],
+    )
 
 
 @idempotent

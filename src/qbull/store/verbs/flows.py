@@ -22,6 +22,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability, profile_of
 from qbull.core.flow import (
     NEVER_DUE_MS,
+    WAITING_LETTER,
     Dependency,
     Dependent,
     FlowJobSeed,
@@ -345,5 +346,9 @@ def _arguments(seeds: Sequence[FlowJobSeed], taken: set[str]) -> list[str | byte
     for seed in seeds:
         given = 2 if seed.id in taken else int(seed.given)
         flat += (seed.id, seed.when, seed.record, given, seed.mode, len(seed.awaits))
-        flat += (encode(dependency) for dependency in seed.awaits)
+        letters = seed.letters or WAITING_LETTER * len(seed.awaits)
+        flat += (
+            letter.encode() + encode(dependency)
+            for letter, dependency in zip(letters, seed.awaits, strict=True)
+        )
     return flat

@@ -16,13 +16,16 @@ local function is_ours(job)
 end
 
 local function add_dependent(job)
-  local known = {'flow', flow, 'mode', job.mode, 'when', job.when, 'left', job.many}
+  local left, known = job.many, {'flow', flow, 'mode', job.mode, 'when', job.when}
   for i = 0, job.many - 1 do
-    local n = #known
-    known[n + 1], known[n + 2] = 'child:' .. i, 'w' .. ARGV[job.at + i]
+    local n, letter = #known, string.sub(ARGV[job.at + i], 1, 1)
+    known[n + 1], known[n + 2] = 'child:' .. i, ARGV[job.at + i]
+    if letter == 'c' or (letter ~= 'w' and job.mode == 'continue') then left = left - 1 end
   end
+  known[#known + 1], known[#known + 2] = 'left', left
   in_chunks('HSET', base .. 'job:' .. job.id, known)
   redis.call('SADD', extras, job.id)
+  if left == 0 then return add_job(job.id, job.when, job.record) end -- a rerun knows all results
   wait_for_others(job.id, stamped(job.record))
   report('d', job.id, job.record, REPORT_ALL_FLAG)
 end
