@@ -9,7 +9,7 @@ BROWSER := $(VENV)/.browser
 TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 # All but "allocator": tbb is proprietary, so it is installed only if somebody asks for it.
-EXTRAS := $(addprefix --extra ,alerts api encryption otel postgres)
+EXTRAS := $(addprefix --extra ,alerts api encryption oidc otel postgres)
 ALLOCATOR ?=
 ARGS   ?=
 PEERS  ?=
@@ -25,7 +25,7 @@ QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs saboteurs soak diagrams docs dist audit sbom pin lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams docs dist audit sbom pin lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -95,6 +95,9 @@ proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or 
 	QBULL_LONG=yes $(BIN)/python -m pytest -s tests/examples -k other_numbers
 	PYTHONPATH=tests:tests/postgres $(BIN)/python tests/postgres/figures.py
 	$(BIN)/python tests/ui/million.py
+
+fuzz: $(STAMP) ## made-up requests to every operation of the REST API for MINUTES=10: no 500, no answer over 2 s, bounded memory; SEED=1
+	QBULL_FUZZ_SECONDS=$$(( $(MINUTES) * 60 )) QBULL_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -s tests/api/test_contract.py -k schemathesis $(ARGS)
 
 saboteurs: $(STAMP) ## break the code in every way of a catalogue and see that the tests catch it; ARGS="train lane"
 	$(BIN)/python tests/saboteurs/run.py $(ARGS)

@@ -15,6 +15,7 @@ from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule_info import ScheduleInfo
+from qbull.core.single_sign_on import SingleSignOn
 from qbull.core.unique import Unique
 from qbull.errors import (
     ArgumentsError,
@@ -122,6 +123,7 @@ __all__ = [
     "SignalMismatch",
     "SignalTimeout",
     "Signed",
+    "SingleSignOn",
     "Step",
     "StepFailed",
     "TakenOver",

@@ -14,6 +14,7 @@ from qbull.core.alerts import Alerts
 from qbull.core.cron import zone_of
 from qbull.core.durability import Durability
 from qbull.core.sharing import Sharing, make_sharing
+from qbull.core.single_sign_on import SingleSignOn
 from qbull.errors import ConfigError
 
 
@@ -124,9 +125,32 @@ def _access(env: Mapping[str, str]) -> Access:
             hide_payloads=_choice(env, "QBULL_HIDE_PAYLOADS", "no", "yes") == "yes",
             redact=_list(env, "QBULL_REDACT"),
             public_metrics=_choice(env, "QBULL_PUBLIC_METRICS", "no", "yes") == "yes",
+            single_sign_on=_single_sign_on(env),
         )
     except ConfigError as error:
         raise ConfigError(f"in the environment: {error}") from None
+
+
+def _single_sign_on(env: Mapping[str, str]) -> SingleSignOn | None:
+    """The provider, if the environment names one."""
+    if "QBULL_OIDC_ISSUER" not in env:
+        return None
+    for name in ("QBULL_OIDC_CLIENT_ID", "QBULL_PUBLIC_URL"):
+        if name not in env:
+            raise ConfigError(f"QBULL_OIDC_ISSUER is set, and {name} is not; single sign-on needs both")
+    return SingleSignOn(
+        issuer=env["QBULL_OIDC_ISSUER"],
+        client_id=env["QBULL_OIDC_CLIENT_ID"],
+        public_url=env["QBULL_PUBLIC_URL"],
+        client_secret=env.get("QBULL_OIDC_CLIENT_SECRET"),
+        role_claim=env.get("QBULL_OIDC_ROLE_CLAIM", SingleSignOn.role_claim),
+        admins=_list(env, "QBULL_OIDC_ADMINS"),
+        operators=_list(env, "QBULL_OIDC_OPERATORS"),
+        viewers=_list(env, "QBULL_OIDC_VIEWERS"),
+        name_claim=env.get("QBULL_OIDC_NAME_CLAIM", SingleSignOn.name_claim),
+        scopes=_list(env, "QBULL_OIDC_SCOPES") or SingleSignOn.scopes,
+        label=env.get("QBULL_OIDC_LABEL", SingleSignOn.label),
+    )
 
 
 def _alerts(env: Mapping[str, str]) -> Alerts:

@@ -79,15 +79,15 @@ Open = Callable[..., Any]
 
 @asynccontextmanager
 async def opened(
-    app: qbull.App, access: qbull.Access = ACCESS, limits: ConnectionLimits | None = None
+    app: qbull.App, access: qbull.Access = ACCESS, limits: ConnectionLimits | None = None, port: int = 0
 ) -> AsyncIterator[Web]:
     api = qbull.asgi(app, access)
-    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    config = config_of(api, "127.0.0.1", 0, limits=limits)
-    server = ApiServer(api, config, port.set_result)
+    bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    config = config_of(api, "127.0.0.1", port, limits=limits)
+    server = ApiServer(api, config, bound.set_result)
     serving = asyncio.create_task(server.serve())
     async with AsyncExitStack() as stack:
-        yield Web(f"http://127.0.0.1:{await port}", api, config.connections, stack)
+        yield Web(f"http://127.0.0.1:{await bound}", api, config.connections, stack)
     api.context.shutting_down.set()
     server.should_exit = True
     await serving

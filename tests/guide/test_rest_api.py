@@ -10,6 +10,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from test_single_sign_on import signing_on
 
 import qbull
 
@@ -52,6 +53,25 @@ async def test_a_job_is_asked_for_and_asked_about(app: qbull.App, client: httpx.
         await worker.drain()
     job = (await client.get(f"http://shop.example{asked.headers['location']}")).json()
     assert (job["state"], job["result"], job["attempt"]) == ("completed", "sent to u1", 1)
+
+
+async def test_single_sign_on_lets_people_in_with_a_role(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    async with signing_on(
+        app, role_claim="groups", admins=("platform",), operators=(), viewers=("*",)
+    ) as there:
+        there.provider.person = {"sub": "1", "email": "ada@example.com", "groups": ["platform"]}
+        ada, guest = there.browser(), there.browser()
+        await ada.log_in()
+        there.provider.person = {"sub": "2", "email": "bob@example.com"}
+        await guest.log_in()
+
+        assert [(who["name"], who["role"]) for who in (await ada.me(), await guest.me())] == [
+            ("ada@example.com", "admin"),
+            ("bob@example.com", "viewer"),
+        ]
 
 
 async def test_asking_twice_with_an_id_adds_nothing(client: httpx.AsyncClient) -> None:

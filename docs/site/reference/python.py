@@ -14,7 +14,7 @@ import qbull.compat
 
 PARTS: dict[str, tuple[str, ...]] = {
     "The front door": ("App", "Queue", "Task", "Job"),
-    "Settings": ("Retry", "Keep", "Lane", "Rate", "Unique", "Alert", "Alerts", "Access"),
+    "Settings": ("Retry", "Keep", "Lane", "Rate", "Unique", "Alert", "Alerts", "Access", "SingleSignOn"),
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
     "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),

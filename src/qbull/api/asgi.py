@@ -26,7 +26,8 @@ from qbull.api.routes import Router, path_of
 from qbull.api.table import TABLE
 from qbull.app import App
 from qbull.core.access import Access, Role
-from qbull.errors import NotFound
+from qbull.core.single_sign_on import SingleSignOn
+from qbull.errors import ConfigError, NotFound
 from qbull.store.verbs.audit_log import AuditLogEntry
 from qbull.views.shape import to_plain
 
@@ -45,9 +46,10 @@ class Api:
         access.check_secrets()
         self.context = ApiContext(app, access)
         self._proxies = UndeclaredProxies()
-        self._routes = Router(TABLE)
-        self._hosts = AllowedHosts(access.hosts)
-        self._page = Dashboard()
+        sign_on = access.single_sign_on
+        self._routes = Router([*TABLE, *(_login_endpoints(sign_on) if sign_on is not None else ())])
+        self._hosts = AllowedHosts(access.hosts if sign_on is None else (*access.hosts, sign_on.host))
+        self._page = Dashboard(sign_on_label=None if sign_on is None else sign_on.label)
         self.body_limit = app.payload_limit + BODY_OVERHEAD_BYTES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,6 +176,14 @@ class Api:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _login_endpoints(settings: SingleSignOn) -> list[Endpoint]:
+    try:
+        from qbull.api.oidc_endpoints import SingleSignOnLogin
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'single sign-on needs {error.name}; pip install "qbull[oidc]"') from None
+    return SingleSignOnLogin(settings).endpoints()
 
 
 def _check_role(caller: Caller, required: Role) -> None:

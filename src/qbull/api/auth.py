@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
+import msgspec
 from starlette.requests import Request
 
 from qbull.api.headers import header
@@ -108,13 +109,24 @@ class Authenticator:
             await self._try_password(request, "admin", password or "")
             who = Caller("admin", "admin", "session")
         assert who.role != "open"
+        secret = self._secrets[who.name] if who.token is None else digest_of(who.proof)
+        return await self._start_session(Session(who.name, who.role, 0, 0, who.token), secret)
+
+    async def log_in_by_single_sign_on(self, name: str, role: TokenRole) -> str:
+        """Start a session for somebody whom the provider knows; returns the cookie's value."""
+        settings = self._access.single_sign_on
+        assert settings is not None
+        if name in self._secrets:  # The audit log must not take somebody for the owner of the password.
+            name = f"{name} (single sign-on)"
+        session = Session(name, role, 0, 0, issuer=settings.issuer)
+        return (await self._start_session(session, settings.digest))[0]
+
+    async def _start_session(self, session: Session, secret: str) -> tuple[str, Session]:
         now = int(await server_time(self._store()) * 1000)
         until = now + int(self._access.session_longest * 1000)
-        session = Session(who.name, who.role, now, until, who.token)
-        secret = self._secrets[who.name] if who.token is None else digest_of(who.proof)
+        session = msgspec.structs.replace(session, since_ms=now, until_ms=until)
         idle = self._access.session_idle
-        text = await sessions.create(self._store(), session, idle=idle, secret=secret)
-        return text, session
+        return await sessions.create(self._store(), session, idle=idle, secret=secret), session
 
     async def log_out(self, text: str) -> None:
         self._known.pop(f"s{text}", None)
@@ -170,7 +182,7 @@ class Authenticator:
         if session is None:
             raise unknown("this session has ended; log in again")
         if session.token is None:
-            secret = self._secrets.get(session.name)
+            secret = self._secret_of(session)
             if secret is None or not session.fits(text, secret):
                 raise unknown("what this session was opened with has been changed; log in again")
             return Caller(session.name, session.role, "session", text), CALLER_CACHE_SECONDS
@@ -181,6 +193,13 @@ class Authenticator:
             raise unknown("the token that this session was opened with was revoked; log in again")
         token = there.token
         return Caller(token.name, token.role, "session", text, token.id, token.queues), CALLER_CACHE_SECONDS
+
+    def _secret_of(self, session: Session) -> str | None:
+        """The secret that a session without a token was opened with, as it is now."""
+        if session.issuer is None:
+            return self._secrets.get(session.name)
+        settings = self._access.single_sign_on
+        return None if settings is None else settings.digest
 
     async def _basic(self, text: str, request: Request) -> Caller:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from starlette.requests import Request
+
 import qbull
 from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, cookie_of
 from qbull.api.context import now
@@ -37,14 +39,16 @@ async def log_in(call: ApiCall[Nothing, views.LoginBody]) -> Reply:
     text, session = await call.context.auth.log_in(call.request, asked.password, asked.token)
     call.audit_details["who"] = session.name
     done = views.DoneView(message=f"logged in as {session.name}, {session.role}", timestamp=now())
-    return Reply(done, cookie=_cookie(call, text, int(call.context.access.session_longest)))
+    return Reply(done, cookie=session_cookie(call.request, text, int(call.context.access.session_longest)))
 
 
 async def log_out(call: ApiCall[Nothing, Nothing]) -> Reply:
     text = cookie_of(call.request)
     if text is not None:
         await call.context.auth.log_out(text)
-    return Reply(views.DoneView(message="logged out", timestamp=now()), cookie=_cookie(call, "", 0))
+    return Reply(
+        views.DoneView(message="logged out", timestamp=now()), cookie=session_cookie(call.request, "", 0)
+    )
 
 
 async def log_all_out(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
@@ -52,11 +56,12 @@ async def log_all_out(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
     return views.DoneView(message=f"{count} sessions were ended", timestamp=now())
 
 
-def _cookie(call: ApiCall, text: str, seconds: int) -> str:  # type: ignore[type-arg]
-    name = cookie_name(call.request)
-    root = call.request.scope.get("root_path", "")
+def session_cookie(request: Request, text: str, seconds: int) -> str:
+    """The cookie that a log-in gets, whatever it was proved with."""
+    name = cookie_name(request)
+    root = request.scope.get("root_path", "")
     place = "/" if name == SECURE_SESSION_COOKIE else f"{root}/"
-    secure = "; Secure" if call.request.scope.get("scheme") == "https" else ""
+    secure = "; Secure" if request.scope.get("scheme") == "https" else ""
     assert name in (SESSION_COOKIE, SECURE_SESSION_COOKIE)
     return f"{name}={text}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 

@@ -6,6 +6,7 @@ addresses below /ui/ are views of the dashboard.
 
 from __future__ import annotations
 
+import html
 import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -35,6 +36,8 @@ MEDIA_TYPES = {
 HASHED_FILE_NAME = re.compile(r".+[.-][A-Za-z0-9_-]{8,}\.[a-z0-9]+")
 BASE_TAG = b'<base href="/ui/"'
 """The placeholder in the page for its base address, replaced if the API is mounted elsewhere."""
+SIGN_ON_TAG = b'<meta name="single-sign-on" content=""'
+"""The same for the text of the button for single sign-on; empty if there is no provider."""
 
 NO_DASHBOARD = (
     "this installation has no dashboard: it was built without Node.js; "
@@ -45,7 +48,8 @@ _PATH_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class Dashboard:
-    def __init__(self, folder: Traversable | None = None) -> None:
+    def __init__(self, folder: Traversable | None = None, sign_on_label: str | None = None) -> None:
+        self._sign_on_label = html.escape(sign_on_label or "")
         self._folder = files("qbull").joinpath("ui") if folder is None else folder
         self._there = self._folder.joinpath("index.html").is_file()
 
@@ -71,7 +75,9 @@ class Dashboard:
         if "." in parts[-1]:
             raise ApiProblem(404, f'the dashboard has no file "{path[:200]}"')
         index = self._folder.joinpath("index.html").read_bytes()
-        return _answer(index.replace(BASE_TAG, f'<base href="{root}/ui/"'.encode()), "text/html", "no-cache")
+        index = index.replace(BASE_TAG, f'<base href="{root}/ui/"'.encode())
+        label = f'<meta name="single-sign-on" content="{self._sign_on_label}"'.encode()
+        return _answer(index.replace(SIGN_ON_TAG, label), "text/html", "no-cache")
 
     def _file(self, parts: list[str]) -> Traversable | None:
         """A file below the folder; None for anything that is not a plain name."""

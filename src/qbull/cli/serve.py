@@ -83,9 +83,9 @@ def serve(
 
     Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN,
     QBULL_OPERATOR_TOKEN or QBULL_VIEWER_TOKEN, the dashboard takes the password in QUEUES_UI_PASS. A password
-    has at least 12 characters, a token 16. If no password is set, one is generated and printed. Without
-    MODULE:APP it serves any server, and the workers check the arguments of new jobs. If the server is
-    unavailable, the command waits for it.
+    has at least 12 characters, a token 16. If there is neither a password nor single sign-on
+    (QBULL_OIDC_ISSUER), a password is generated and printed. Without MODULE:APP it serves any server, and the
+    workers check the arguments of new jobs. If the server is unavailable, the command waits for it.
     """
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -93,7 +93,8 @@ def serve(
     access = replace(
         access, hosts=(*access.hosts, *allow_host), public_metrics=access.public_metrics or public_metrics
     )
-    generated = None if access.password is not None else secrets.token_urlsafe(12)
+    can_log_in = access.password is not None or access.single_sign_on is not None
+    generated = None if can_log_in else secrets.token_urlsafe(12)
     access = replace(access, password=access.password or generated)
     api = qbull.asgi(app, access)
     from qbull.api import server

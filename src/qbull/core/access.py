@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
+from qbull.core.single_sign_on import SingleSignOn
 from qbull.errors import ConfigError
 
 TokenRole = Literal["viewer", "operator", "admin"]
@@ -46,6 +47,7 @@ class Access:
         public_metrics: serve the metrics without a token.
         session_idle: seconds after which an unused session ends.
         session_longest: seconds after which every session ends.
+        single_sign_on: an OpenID Connect provider at which people log in to the dashboard.
         stale_after: a queue is unhealthy if its oldest runnable job has waited for so many seconds.
     """
 
@@ -60,6 +62,7 @@ class Access:
     session_idle: float = 3600.0
     session_longest: float = 12 * 3600.0
     stale_after: float = 300.0
+    single_sign_on: SingleSignOn | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name, _ in SECRETS:

@@ -1,10 +1,21 @@
-// The door: the password of the page, or a token.
+// The door: the password of the page, a token, or single sign-on if there is a provider.
 import { useState } from "preact/hooks";
-import { Problem } from "../api";
+import { Problem, url } from "../api";
 import { Icon, Mark } from "../parts/icon";
 import { Choice, Field } from "../parts/field";
 import { logIn } from "../session";
 import { t } from "../words";
+
+/** The text of the button, which the server writes into the page; empty without a provider. */
+const signOnLabel = document.querySelector<HTMLMetaElement>('meta[name="single-sign-on"]')?.content ?? "";
+
+/** Where the log-in starts. It comes back to this view. */
+function signOnAddress(): string {
+  const start = url("api/oidc/login");
+  const root = new URL("..", document.baseURI).pathname;
+  start.searchParams.set("view", `/${location.pathname.slice(root.length)}${location.search}`);
+  return start.href;
+}
 
 export function Login() {
   const [how, setHow] = useState<"password" | "token">("password");
@@ -59,6 +70,11 @@ export function Login() {
         <button type="submit" class="button primary big" disabled={busy} aria-busy={busy}>
           {t("Log in")}
         </button>
+        {signOnLabel && (
+          <a class="button big" href={signOnAddress()}>
+            {signOnLabel === "Single sign-on" ? t("Single sign-on") : signOnLabel}
+          </a>
+        )}
       </form>
     </main>
   );

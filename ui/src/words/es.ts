@@ -177,6 +177,7 @@ export const spanish = {
   Log: "Registro",
   "Log in": "Entrar",
   "Log in to qbull": "Entrar a qbull",
+  "Single sign-on": "Inicio de sesión único",
   "Log out": "Salir",
   "Longest lanes": "Filas más largas",
   "looked at {n} of {all}": "revisados {n} de {all}",

@@ -37,6 +37,8 @@ class Session(msgspec.Struct, frozen=True):
     until_ms: int
     token: str | None = None
     """The id of the token that it was opened with; it ends with the token's secret."""
+    issuer: str | None = None
+    """The provider at which somebody logged in by single sign-on; it ends with those settings."""
     proof: str = ""
     """Proof of the secret that it was opened with."""
 
