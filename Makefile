@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PAGE   := src/qbull/ui/.built
 NODE   := ui/node_modules/.package-lock.json
+NODE_TESTS := tests/node/node_modules/.package-lock.json
 BROWSER := $(VENV)/.browser
 TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
@@ -48,10 +49,13 @@ $(BROWSER): $(STAMP) tests/ui/get_browser.sh
 $(NODE): ui/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the dashboard's types are not checked" >&2; exit 0; }; cd ui && npm ci --no-audit --no-fund --loglevel=error
 
+$(NODE_TESTS): tests/node/package-lock.json
+	@command -v npm >/dev/null || { echo "npm was not found: the tests against BullMQ are skipped" >&2; exit 0; }; cd tests/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
 run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summary
 	$(BIN)/qbull demo $(ARGS)
 
-test: $(STAMP) $(PAGE) $(BROWSER) ## run the tests; ARGS="-k name" picks some
+test: $(STAMP) $(PAGE) $(BROWSER) $(NODE_TESTS) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 quick: $(STAMP) ## what to run while you work, in less than a minute: lint, types, layers, fast tests
@@ -141,4 +145,4 @@ lock: ## renew the lock files from pyproject.toml
 	$(COMPILE) --group docs --group release -c requirements/dev.txt -o requirements/tools.txt
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ui/node_modules src/qbull/ui
+	rm -rf $(VENV) .qbull bench/out.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ui/node_modules tests/node/node_modules src/qbull/ui

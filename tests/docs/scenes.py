@@ -27,6 +27,7 @@ ELSEWHERE = {
     "docs/guides/django.md",
     "docs/guides/from_celery.md",
     "docs/guides/from_rq.md",
+    "docs/guides/from_streams.md",
     "docs/tutorial/1_first_job.md",
     "docs/tutorial/2_web.md",
     "docs/tutorial/3_order.md",

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 from blocks import Page
+from drain_commands import drain_commands
+from node_producers import BullQueue, needs_node
+from producers import Old, open_old, open_old_server  # noqa: F401 - two are fixtures
+from shell import Shell, open_shell  # noqa: F401 - one is a fixture
 from web import ADMIN, opened
 
 import qbull
@@ -95,9 +99,7 @@ await enqueue("email", "welcome", { name: "ann" }).catch((error) => console.log(
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
-@pytest.mark.parametrize(
-    ("section", "nth"), [("The worker", 0), ("The producer", 0), ("Move without a pause", 0)]
-)
+@pytest.mark.parametrize(("section", "nth"), [("The worker", 0), ("The producer", 0)])
 async def test_what_is_written_for_node_is_javascript(
     page: Page, tmp_path: Path, section: str, nth: int
 ) -> None:
@@ -108,3 +110,28 @@ async def test_what_is_written_for_node_is_javascript(
     )
 
     assert await process.wait() == 0
+
+
+@needs_node
+def test_the_commands_of_the_page_move_jobs_and_schedules(
+    page: Page, shell: Shell, old: Old, store: Store
+) -> None:
+    (shell.directory / "shop.py").write_text("\n\n".join(page.code("The worker")))
+    queue = BullQueue(old, "bullmq")
+    queue.run(
+        ["add", "welcome", {"to": "ann"}],
+        ["add", "welcome", {"to": "bob"}, {"delay": 60000, "jobId": "welcome-bob", "priority": 1}],
+        ["schedule", "daily", {"pattern": "0 9 * * *"}, {"name": "welcome", "data": {"to": "all"}}],
+    )
+    dry_run, move_all, move_some = drain_commands("from_bullmq", old.url)
+
+    dry = shell.ok(*dry_run)
+    moved = shell.ok(*move_all)
+    queue.run(["add", "greet", {"TO": "cy"}])
+    more = shell.ok(*move_some)
+
+    assert "3 can be moved, 0 would stay" in dry
+    assert "3 moved, 0 left" in moved
+    assert "1 moved, 0 left" in more
+    assert shell.json("job", "email", "welcome-bob")["state"] == "delayed"
+    assert queue.counts() == {}

@@ -113,6 +113,11 @@ class Signature:
         except Exception:  # a model's own schema may raise anything
             return None
 
+    @property
+    def kinds(self) -> dict[str, Any]:
+        """The annotation of each parameter; Any without one."""
+        return dict(zip(self.parameters, self._kinds, strict=True))
+
     @cached_property
     def digest(self) -> str:
         """The same in two workers that accept the same arguments, as far as the annotations say."""

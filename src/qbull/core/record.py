@@ -288,6 +288,11 @@ def created_ms_of(record: bytes) -> int:
     return int.from_bytes(record[4:10], "big")
 
 
+def with_created(record: bytes, created_ms: int) -> bytes:
+    """The record of a job that was enqueued at this time."""
+    return record[:4] + min(max(created_ms, 0), NEVER_DUE_MS).to_bytes(6, "big") + record[10:]
+
+
 def lane_of(record: bytes) -> bytes:
     return (
         record[_RECORD_HEADER_BYTES : _RECORD_HEADER_BYTES + record[10]]

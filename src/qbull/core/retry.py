@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
 
 from qbull.errors import MAX_DELAY_SECONDS, ConfigError, quoted_choices
+
+RETRY_HEADER = "qbull.retry"
+"""The header of a job that brings a retry policy of its own, from another system."""
 
 Backoff = Literal["exponential", "fixed"]
 """How the wait grows from retry to retry. A new member needs only its line in `_backoff_wait`."""
@@ -73,3 +77,23 @@ class Retry:
                 return self.delay
             case _:
                 assert_never(self.backoff)
+
+
+def retry_header(attempts: int, waits: Sequence[float]) -> str:
+    """A policy as the value of RETRY_HEADER. The last of the waits, in seconds, is repeated."""
+    waits = list(waits)
+    while len(waits) > 1 and waits[-1] == waits[-2]:
+        waits.pop()
+    return f"{attempts} {','.join(f'{wait:g}' for wait in waits)}"
+
+
+def retry_in(headers: Mapping[str, str] | None) -> Retry | None:
+    """The policy that a job brings with it; None if it has none, or one that cannot be read."""
+    text = headers.get(RETRY_HEADER) if headers else None
+    if text is None:
+        return None
+    try:
+        attempts, _, waits = text.partition(" ")
+        return Retry(int(attempts), delay=0.0, delays=tuple(float(wait) for wait in waits.split(",") if wait))
+    except (ValueError, ConfigError):
+        return None

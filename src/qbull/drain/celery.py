@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -20,7 +20,7 @@ import msgspec
 from qbull.compat.celery.request import RETRIES_HEADER
 from qbull.compat.celery.task_options import priority_of
 from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
-from qbull.drain.source import SourceCollection, SourceServer
+from qbull.drain.source import MessagePage, SourceCollection, SourceServer, Taken
 
 KOMBU_SEPARATOR = "\x06\x16"
 """The separator of kombu between the name of a queue and a priority, and in its bindings."""
@@ -90,11 +90,10 @@ class CelerySource:
         """Return the number of messages that workers have not acknowledged."""
         return int(await self.old.call("HLEN", f"{self._prefix}unacked"))
 
-    async def read(
-        self, collection: SourceCollection, values: list[tuple[bytes, float]]
-    ) -> list[SourceMessage]:
+    async def page(self, collection: SourceCollection, skip: int) -> MessagePage:
+        values = await self.old.values(collection, skip)
         if collection.kind != "field":
-            return [
+            return len(values), [
                 SourceMessage(_tag(value), value, _stored(collection.queue, value)) for value, _ in values
             ]
         tags = [tag for tag, _ in values]
@@ -104,7 +103,13 @@ class CelerySource:
             queue, message = _unacked(packed)
             if queue == collection.queue:
                 found.append(SourceMessage(tag.decode(), tag, _stored(queue, message)))
-        return found
+        return len(values), found
+
+    async def set_aside(self, collection: SourceCollection, messages: Sequence[SourceMessage]) -> list[Taken]:
+        return await self.old.set_aside(collection, messages)
+
+    def stays(self, name: str) -> None:
+        """Nothing depends on a message that stays."""
 
     def job(self, stored: bytes) -> ForeignJob:
         queue, message = msgspec.msgpack.decode(stored, type=tuple[str, bytes])

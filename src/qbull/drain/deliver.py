@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -20,24 +20,17 @@ from qbull.core.options import EncodedArguments, Options
 from qbull.core.route import digest
 from qbull.core.task import TaskSpec
 from qbull.core.unique import UniqueWindow
-from qbull.drain.message import CannotMove, ForeignJob
+from qbull.drain.dead_letters import deliver_failed
+from qbull.drain.message import CannotMove, ForeignFailure, ForeignJob, ForeignSchedule
+from qbull.drain.prepared import PreparedJob, PreparedSchedule
+from qbull.drain.schedules import deliver_schedule, has_schedule, prepare_schedule
+from qbull.drain.texts import from_texts
 from qbull.errors import NotFound, PayloadError
 from qbull.produce.chain import Request
 from qbull.queue import Queue
 from qbull.task import Call
 
 DRAIN_DEDUPLICATION_MS = 7 * 86_400_000
-
-
-@dataclass(frozen=True)
-class PreparedJob:
-    """A job that was checked and is ready to be enqueued."""
-
-    queue: Queue
-    task: str
-    arguments: EncodedArguments
-    options: Options
-    headers: Mapping[str, str]
 
 
 class JobImporter:
@@ -52,9 +45,12 @@ class JobImporter:
         self._names = names or {}
         self._known: dict[str, tuple[Queue, list[str]]] = {}
 
-    async def prepare(self, job: ForeignJob) -> PreparedJob:
-        """Check a job against its task. Raises CannotMove with the reason."""
+    async def prepare(self, job: ForeignJob | ForeignSchedule) -> PreparedJob | PreparedSchedule:
+        """Check a job or a schedule against its task. Raises CannotMove with the reason."""
         task = self._names.get(job.task, job.task)
+        if isinstance(job, ForeignSchedule):
+            queue = self._home(job, task).name if self._app.queues else self._to or job.queue
+            return await prepare_schedule(self._app, job, f"{queue}/{task}")
         now = datetime.now(UTC)
         if job.expires is not None and job.expires <= now:
             raise CannotMove(f"it has expired, at {job.expires:%Y-%m-%d %H:%M:%S} UTC")
@@ -72,25 +68,35 @@ class JobImporter:
         except (PayloadError, NotFound) as error:
             raise CannotMove(str(error)) from None
 
-    async def taken(self, jobs: Sequence[PreparedJob]) -> set[str]:
-        """Return the ids that other jobs have already."""
+    async def taken(self, jobs: Sequence[PreparedJob | PreparedSchedule]) -> set[str]:
+        """Return the ids that other jobs or schedules have already."""
         found: set[str] = set()
         by_queue: dict[Queue, list[str]] = {}
         for prepared in jobs:
-            assert prepared.arguments.id is not None
-            by_queue.setdefault(prepared.queue, []).append(prepared.arguments.id)
+            if isinstance(prepared, PreparedJob):
+                by_queue.setdefault(prepared.queue, []).append(prepared.id)
+            elif await has_schedule(self._app, prepared.name):
+                found.add(prepared.id)
         for queue, ids in by_queue.items():
             client = self._app._client()
             for partition in await client.router.partitions(queue.settings):
                 found |= await partition.has(ids)
         return found
 
-    async def deliver(self, jobs: Sequence[PreparedJob]) -> None:
+    async def deliver(self, jobs: Sequence[PreparedJob | PreparedSchedule]) -> None:
         """Enqueue jobs in order. Returns when the server has them. Idempotent."""
-        for queue, some in groupby(jobs, key=lambda prepared: prepared.queue):
-            await queue._producer.enqueue_together([_request(prepared) for prepared in some])
+        for queue, some in groupby(jobs, key=_runnable_in):
+            if queue is not None:
+                requests = [_request(prepared) for prepared in some if isinstance(prepared, PreparedJob)]
+                await queue._producer.enqueue_together(requests)
+                continue
+            for prepared in some:
+                if isinstance(prepared, PreparedSchedule):
+                    await deliver_schedule(self._app, prepared)
+                else:
+                    await deliver_failed(prepared, _request(prepared))
 
-    def _home(self, job: ForeignJob, task: str) -> Queue:
+    def _home(self, job: ForeignJob | ForeignSchedule, task: str) -> Queue:
         """Return the queue of --to, the queue of the same name, or the queue that has the task."""
         queues = self._app.queues
         if self._to is not None and self._to not in queues:
@@ -111,11 +117,13 @@ class JobImporter:
 
     def _checked(self, job: ForeignJob, queue: Queue, task: str, options: Options) -> PreparedJob:
         spec = queue.tasks[task]
+        if job.has_texts:
+            job = replace(job, kwargs=from_texts(spec.signature, job.kwargs))
         call: Call[..., Any] = Call(queue, spec, options)
         made = call.check(*job.args, **job.kwargs)
         _refuse_changed(spec, job, decode_untyped(made.payload), spec.signature.arguments(made.payload))
         arguments = EncodedArguments(made.payload, made.key, job.id, _window(job))
-        return PreparedJob(queue, task, arguments, options, job.headers)
+        return PreparedJob(queue, task, arguments, options, job.headers, _kept(queue, job))
 
     async def _unchecked(self, job: ForeignJob, task: str, options: Options) -> PreparedJob:
         """Without the code: the queue and the task are known to the server, and the worker checks the
@@ -142,9 +150,22 @@ class JobImporter:
             )
         payload = encode_payload(task, job.kwargs, self._app.payload_limit)
         _refuse_changed(None, job, decode_untyped(payload), decode_untyped(payload))
-        return PreparedJob(
-            queue, task, EncodedArguments(payload, None, job.id, _window(job)), options, job.headers
-        )
+        arguments = EncodedArguments(payload, None, job.id, _window(job))
+        return PreparedJob(queue, task, arguments, options, job.headers, _kept(queue, job))
+
+
+def _runnable_in(prepared: PreparedJob | PreparedSchedule) -> Queue | None:
+    """The queue that a job is enqueued in; None for schedules and dead letters."""
+    if isinstance(prepared, PreparedSchedule) or prepared.failure is not None:
+        return None
+    return prepared.queue
+
+
+def _kept(queue: Queue, job: ForeignJob) -> ForeignFailure | None:
+    """The failure of a job that becomes a dead letter."""
+    if job.failure is not None and queue.settings.keep.failed == 0:
+        raise CannotMove(f'queue "{queue.name}" keeps no failed jobs; change its keep=, or remove the job')
+    return job.failure
 
 
 def _request(prepared: PreparedJob) -> Request:

@@ -7,9 +7,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from qbull.core.schedule_rule import ScheduleOptions
+
 
 class CannotMove(Exception):
     """The job cannot be moved. The text has the reason and the remedy."""
+
+
+@dataclass(frozen=True)
+class ForeignFailure:
+    """How a job has failed permanently in the other library.
+
+    `attempts` counts its runs, and `created_ms` is the time at which it was enqueued there.
+    """
+
+    error: str
+    attempts: int
+    stacktrace: str | None = None
+    created_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,8 @@ class ForeignJob:
     """A job of another library.
 
     `stamp` tells it from others with the same id. Two deliveries of one message have the same stamp.
+    A job with a `failure` becomes a dead letter. With `has_texts` its arguments are texts, which are
+    converted to the types that the task asks for.
     """
 
     id: str
@@ -30,6 +47,20 @@ class ForeignJob:
     priority: int = 5
     timeout: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    failure: ForeignFailure | None = None
+    has_texts: bool = False
+
+
+@dataclass(frozen=True)
+class ForeignSchedule:
+    """A schedule of another library. `rule` has the settings of `app.schedules.upsert`."""
+
+    id: str
+    queue: str
+    task: str
+    kwargs: Mapping[str, Any]
+    rule: ScheduleOptions
+    cron: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,5 +74,5 @@ class SourceMessage:
     name: str
     value: bytes
     stored: bytes
-    leftover_key: str = ""
-    """A key of this message alone, which is deleted when the message is set aside."""
+    leftover_keys: Sequence[str] = ()
+    """Keys of this message alone, which are deleted when the message is set aside."""

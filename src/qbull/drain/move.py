@@ -10,9 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from qbull.drain.deliver import JobImporter, PreparedJob
-from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
-from qbull.drain.source import DRAIN_BATCH_SIZE, SourceCollection, SourceServer
+from qbull.drain.deliver import JobImporter
+from qbull.drain.message import CannotMove, ForeignJob, ForeignSchedule, SourceMessage
+from qbull.drain.prepared import PreparedJob, PreparedSchedule
+from qbull.drain.source import MessagePage, SourceCollection, SourceServer, Taken
+
+FittingJob = tuple[SourceMessage, PreparedJob | PreparedSchedule]
+HELD_REASON = "a consumer has it, or an older one of its name is set aside; run the drain again later"
 
 
 class JobSource(Protocol):
@@ -23,10 +27,12 @@ class JobSource(Protocol):
     async def queues(self) -> list[str]: ...
     async def collections(self, queue: str) -> list[SourceCollection]: ...
     async def held(self) -> int: ...
-    async def read(
-        self, collection: SourceCollection, values: list[tuple[bytes, float]]
-    ) -> list[SourceMessage]: ...
-    def job(self, stored: bytes) -> ForeignJob: ...
+    async def page(self, collection: SourceCollection, skip: int) -> MessagePage: ...
+    async def set_aside(
+        self, collection: SourceCollection, messages: Sequence[SourceMessage]
+    ) -> list[Taken]: ...
+    def stays(self, name: str) -> None: ...
+    def job(self, stored: bytes) -> ForeignJob | ForeignSchedule: ...
 
 
 @dataclass
@@ -70,7 +76,7 @@ class DrainRun:
             prepared = await self._prepare("set aside", found)
             if prepared is not None:
                 if not self._dry:
-                    await self._deliver([found], [prepared])
+                    await self._deliver([(found, prepared)])
                 self._count("set aside", 1)
 
     async def _empty(self, collection: SourceCollection) -> None:
@@ -83,26 +89,31 @@ class DrainRun:
 
     async def _pass(self, collection: SourceCollection) -> int:
         skip = moved = 0
-        while values := await self._source.old.values(collection, skip, DRAIN_BATCH_SIZE):
-            messages = await self._source.read(collection, values)
+        while True:
+            read, messages = await self._source.page(collection, skip)
+            if not read:
+                return moved
             fit = await self._fitting(collection, messages)
             if self._dry:
-                skip += len(values)
+                skip += read
                 self._count(collection.queue, len(fit))
                 continue
-            ours = (
-                await self._source.old.set_aside(collection, [message for message, _ in fit]) if fit else []
-            )
-            taken = [one for one, mine in zip(fit, ours, strict=True) if mine]
-            await self._deliver([message for message, _ in taken], [prepared for _, prepared in taken])
-            skip += len(values) - len(fit)
+            words = await self._source.set_aside(collection, [message for message, _ in fit]) if fit else []
+            taken: list[FittingJob] = []
+            for (message, prepared), word in zip(fit, words, strict=True):
+                if word == "ours":
+                    taken.append((message, prepared))
+                elif word == "stays":
+                    skip += 1
+                    self.report.leave(collection.queue, prepared.task, HELD_REASON, prepared.id)
+            await self._deliver(taken)
+            skip += read - len(fit)
             moved += len(taken)
             self._count(collection.queue, len(taken))
-        return moved
 
     async def _fitting(
         self, collection: SourceCollection, messages: Sequence[SourceMessage]
-    ) -> list[tuple[SourceMessage, PreparedJob]]:
+    ) -> list[FittingJob]:
         """The jobs that can be moved. A job whose id is taken stays: enqueueing it would add nothing."""
         found = [
             (message, prepared)
@@ -110,26 +121,22 @@ class DrainRun:
             if (prepared := await self._prepare(collection.queue, message)) is not None
         ]
         taken = await self._delivery.taken([prepared for _, prepared in found])
-        fit: list[tuple[SourceMessage, PreparedJob]] = []
+        fit: list[FittingJob] = []
         for message, prepared in found:
-            id = prepared.arguments.id or ""
-            if id in taken:
-                why = (
-                    f'queue "{prepared.queue.name}" has a job with its id already; '
-                    "remove that, or let the old workers run this one"
-                )
-                self.report.leave(collection.queue, prepared.task, why, id)
+            if prepared.id in taken:
+                self.report.leave(collection.queue, prepared.task, prepared.taken_reason, prepared.id)
+                self._source.stays(message.name)
                 continue
-            taken.add(id)
+            taken.add(prepared.id)
             fit.append((message, prepared))
         return fit
 
-    async def _deliver(self, messages: Sequence[SourceMessage], jobs: Sequence[PreparedJob]) -> None:
-        if messages:
-            await self._delivery.deliver(jobs)
-            await self._source.old.forget(messages)
+    async def _deliver(self, jobs: Sequence[FittingJob]) -> None:
+        if jobs:
+            await self._delivery.deliver([prepared for _, prepared in jobs])
+            await self._source.old.forget([message for message, _ in jobs])
 
-    async def _prepare(self, queue: str, found: SourceMessage) -> PreparedJob | None:
+    async def _prepare(self, queue: str, found: SourceMessage) -> PreparedJob | PreparedSchedule | None:
         """Check a job. Returns None, and records the reason, if it must stay."""
         task, id = "?", found.name
         try:
@@ -138,11 +145,11 @@ class DrainRun:
             return await self._delivery.prepare(job)
         except CannotMove as why:
             self.report.leave(queue, task, str(why), id)
-            return None
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             # Another program wrote the message, and one that is wrong must not stop the others.
             self.report.leave(queue, task, f"it cannot be read: {type(error).__name__}: {error}", id)
-            return None
+        self._source.stays(found.name)
+        return None
 
     def _count(self, queue: str, moved: int) -> None:
         self.report.moved[queue] += moved

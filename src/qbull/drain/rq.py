@@ -5,7 +5,7 @@ job.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 from qbull.compat.rq.retry import RETRY_WAITS_HEADER, waits_of
 from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
 from qbull.drain.pickles import read, unpacked
-from qbull.drain.source import SourceCollection, SourceServer
+from qbull.drain.source import MessagePage, SourceCollection, SourceServer, Taken
 from qbull.errors import MAX_DELAY_SECONDS
 
 RQ_QUEUES_KEY = "rq:queues"
@@ -55,18 +55,23 @@ class RqSource:
     async def held(self) -> int:
         return 0
 
-    async def read(
-        self, collection: SourceCollection, values: list[tuple[bytes, float]]
-    ) -> list[SourceMessage]:
+    async def page(self, collection: SourceCollection, skip: int) -> MessagePage:
         found = []
+        values = await self.old.values(collection, skip)
         for value, at in values:
             id = value.decode()
             flat = await self.old.call("HGETALL", f"rq:job:{id}")
             fields = {name.decode(): data for name, data in zip(flat[::2], flat[1::2], strict=True)}
             waiting = await self.old.call("SCARD", f"rq:job:{id}:dependents")
             record = RqRecord(id, collection.queue, fields, at, waiting)
-            found.append(SourceMessage(id, value, msgspec.msgpack.encode(record), f"rq:job:{id}"))
-        return found
+            found.append(SourceMessage(id, value, msgspec.msgpack.encode(record), [f"rq:job:{id}"]))
+        return len(values), found
+
+    async def set_aside(self, collection: SourceCollection, messages: Sequence[SourceMessage]) -> list[Taken]:
+        return await self.old.set_aside(collection, messages)
+
+    def stays(self, name: str) -> None:
+        """Nothing depends on a message that stays."""
 
     def job(self, stored: bytes) -> ForeignJob:
         record = msgspec.msgpack.decode(stored, type=RqRecord)

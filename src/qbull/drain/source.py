@@ -1,4 +1,4 @@
-"""The old server: where its messages wait, and how they are taken. No other part of the drain talks to it."""
+"""The old server: where its messages wait, and how they are taken. Every source talks to it through this."""
 
 from __future__ import annotations
 
@@ -10,18 +10,34 @@ from typing import Any, Literal
 from qbull.drain.message import SourceMessage
 from qbull.store.connection.server import Server, open_server
 
+MessagePage = tuple[int, list[SourceMessage]]
+"""How many values were read, and the messages among them."""
+Taken = Literal["ours", "gone", "stays"]
+"""The fate of a message: it is set aside, an old worker was faster, or it has to stay."""
 DRAIN_BATCH_SIZE = 250
 """Number of messages that are moved at a time."""
 
 
 @dataclass(frozen=True)
 class SourceCollection:
-    """One key with messages of a queue: a list, oldest at its tail or head, a sorted set, or a hash."""
+    """One key with messages of a queue.
+
+    A list, oldest at its tail or head, a sorted set, a hash with its order in `index`, the schedules of
+    BullMQ, whose next runs are in `index`, or the pending or waiting entries of a stream, whose group is
+    `index`.
+    """
 
     queue: str
-    kind: Literal["tail", "head", "member", "field"]
+    kind: Literal["tail", "head", "member", "field", "schedule", "pending", "entry"]
     name: str
     index: str = ""
+    state: str = ""
+    """The state of these jobs in their library, if the source needs it."""
+
+
+def drain_script(name: str) -> str:
+    """The Lua code of this name, which runs on the old server."""
+    return files("qbull.drain").joinpath(f"{name}.lua").read_text()
 
 
 class SourceServer:
@@ -30,7 +46,7 @@ class SourceServer:
     def __init__(self, url: str, kind: str) -> None:
         self.server: Server = open_server(url)
         self.aside = f"qbull:drain:{kind}"
-        self._script = files("qbull.drain").joinpath("set_aside.lua").read_text()
+        self._script = drain_script("set_aside")
 
     async def call(self, *command: str | bytes | int) -> Any:
         return await self.server.call(*command)
@@ -46,20 +62,23 @@ class SourceServer:
             case "head":
                 found = await self.call("LRANGE", collection.name, skip, skip + count - 1)
                 return [(value, 0.0) for value in found]
-            case "member" | "field":
-                name = collection.name if collection.kind == "member" else collection.index
+            case _:
+                name = collection.index if collection.kind == "field" else collection.name
                 flat = await self.call("ZRANGE", name, skip, skip + count - 1, "WITHSCORES")
                 return [(value, float(at)) for value, at in zip(flat[::2], flat[1::2], strict=True)]
 
-    async def set_aside(self, collection: SourceCollection, messages: Sequence[SourceMessage]) -> list[bool]:
-        """Set messages aside. Returns for each whether it is ours now; otherwise an old worker was faster."""
+    async def set_aside(self, collection: SourceCollection, messages: Sequence[SourceMessage]) -> list[Taken]:
+        """Set messages aside. Idempotent."""
         flat: list[str | bytes] = []
         for message in messages:
-            flat += [message.name, message.value, message.stored, message.leftover_key]
-        taken = await self.call(
-            "EVAL", self._script, 1, self.aside, collection.kind, collection.name, collection.index, *flat
-        )
-        return [one == 1 for one in taken]
+            keys = message.leftover_keys
+            flat += [message.name, message.value, message.stored, str(len(keys)), *keys]
+        where = (collection.kind, collection.name, collection.index)
+        return await self.take(self._script, *where, *flat)
+
+    async def take(self, script: str, *arguments: str | bytes) -> list[Taken]:
+        """Call a script that sets messages aside, and returns a word for each."""
+        return [word.decode() for word in await self.call("EVAL", script, 1, self.aside, *arguments)]
 
     async def forget(self, messages: Sequence[SourceMessage]) -> None:
         """Delete messages that are enqueued. Idempotent."""

@@ -176,6 +176,7 @@ _ADMIN_ROLE = (
                 "schedule_run",
                 "schedule_write",
                 "promote",
+                "import_failed",
                 *_MOVE_VERBS,
             ),
         ),

@@ -13,7 +13,7 @@ from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
 from qbull.core.outcome import Dead, Delay, Suspended, Undeliverable, decide, format_stacktrace
 from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
-from qbull.core.retry import Retry
+from qbull.core.retry import Retry, retry_in
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled
@@ -119,6 +119,8 @@ class OutcomeRecorder:
             self.histograms.ended(task.name, started, ended, entry_ms(delivery.position))
         body = job.body if job is not None else Body(task="?", payload=b"")
         retry = self._retry or (task.retry if task is not None else self._settings.retry)
+        if job is not None and job.body.headers:
+            retry = self._retry or retry_in(job.body.headers) or retry
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
         # Formatting takes longer than everything else here: a retry needs it only for the log.
         is_needed = isinstance(outcome, Dead) or log.isEnabledFor(logging.INFO)

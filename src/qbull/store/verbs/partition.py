@@ -88,7 +88,7 @@ class Partition(Retriable):
         self._ordered = int(settings.order is not None)
         self._halt = int(settings.on_failed == "halt")
         self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
-        self._keep_failed = (_count(keep.failed), _ms(keep.failed_for))
+        self.failed_retention = (_count(keep.failed), _ms(keep.failed_for))
 
     @property
     def without_retry(self) -> Self:
@@ -176,7 +176,7 @@ class Partition(Retriable):
 
     def settle_arguments(self, outcomes: PartitionOutcomes) -> list[str | bytes | int]:
         """The arguments of lua/settle.lua."""
-        keep = (*self._keep_completed, *self._keep_failed)
+        keep = (*self._keep_completed, *self.failed_retention)
         return [self._limit, self._ordered, self._halt, *keep, *outcomes.arguments()]
 
     @idempotent
@@ -193,7 +193,7 @@ class Partition(Retriable):
             self._limit,
             limit,
             self._keep_completed[1],
-            *self._keep_failed,
+            *self.failed_retention,
             EXPIRED_ENDING,
             completed,
             failed,
@@ -204,7 +204,7 @@ class Partition(Retriable):
     async def release(self, worker: str, positions: Sequence[bytes]) -> int:
         """Return deliveries that this worker has and will not finish; returns the number of jobs."""
         jobs: int = await self.server.script(
-            "release", self.base, self._limit, *self._keep_failed, worker, *positions
+            "release", self.base, self._limit, *self.failed_retention, worker, *positions
         )
         return jobs
 
@@ -219,7 +219,7 @@ class Partition(Retriable):
         """
         blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
-            "reclaim", self.base, self._limit, self._halt, *self._keep_failed,
+            "reclaim", self.base, self._limit, self._halt, *self.failed_retention,
             worker, 100, MAX_CRASHES, blind_ms, ending, *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
@@ -234,7 +234,7 @@ class Partition(Retriable):
         Each is "cancelled", "cancelling" (a worker has it), "completed", "failed" or "unknown".
         """
         answer: bytes = await self.server.script(
-            "cancel", self.base, self._limit, *self._keep_failed, ending, *ids
+            "cancel", self.base, self._limit, *self.failed_retention, ending, *ids
         )
         return answer.decode().split()
 
