@@ -267,8 +267,8 @@ def test_names_settings_and_attributes_that_are_not_there_say_what_to_use(app: C
         from qbull.compat.celery import Reject  # noqa: F401
     with pytest.raises(AttributeError, match=r"CeleryTask.replace: enqueue the other task"):
         _ = add.replace
-    with pytest.raises(AttributeError, match=r"Celery.control: use the command line"):
-        _ = app.control
+    with pytest.raises(AttributeError, match=r"Celery.amqp: use app.queue"):
+        _ = app.amqp
     with pytest.raises(qbull.ConfigError, match=r"result_backend=….: results are stored with the jobs"):
         Celery("shop", broker="redis://here", backend="redis://elsewhere")
     with pytest.raises(qbull.ConfigError, match="set it before the first task"):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from house.source import Finding, House, Source
 from house.tables import (
     GLOSSARY_WORDS,
+    IMITATED_FOLDERS,
     IMITATED_NAMES,
     PROTOCOL_NUMBERS,
     RETIRED_WORDS,
@@ -108,7 +109,8 @@ def retired(house: House) -> Iterator[Finding]:
     for source in house.sources:
         *folders, file = source.name.split("/")
         for depth, folder in enumerate(folders, 1):
-            if folder in RETIRED_WORDS and (path := "/".join(folders[:depth])) not in seen:
+            path = "/".join(folders[:depth])
+            if folder in RETIRED_WORDS and path not in seen and path not in IMITATED_FOLDERS:
                 seen.add(path)
                 yield source.at(
                     1, f"the folder {path}/ is named with a retired word: {RETIRED_WORDS[folder]}"

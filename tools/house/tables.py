@@ -36,6 +36,9 @@ EXTENSION_POINTS = {
 # Rooms whose functions users call directly, besides the names in qbull.__all__ and the commands of the CLI.
 PUBLIC_ROOMS = ("compat", "contrib", "testing")
 
+# Folders that have a retired word as their name because another library's module path has it.
+IMITATED_FOLDERS = {"compat/celery/utils": "programs import celery.utils.log"}
+
 # Words that were replaced, with the words to use: no file may be named after them.
 RETIRED_WORDS = {
     "hand": "prefetch",

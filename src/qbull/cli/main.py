@@ -66,6 +66,7 @@ COMMAND_GROUPS = {
         "alerts": "qbull.cli.alerts:alerts",
         "token": "qbull.cli.token:token",
         "acl": "qbull.cli.acl:print_acl",
+        "check-celery": "qbull.cli.check_celery.command:check_celery",
         "drain": "qbull.cli.drain:drain",
     },
     "Started by other commands": {

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbull.compat.celery import signals
-from qbull.compat.celery.app import Celery, get_task_logger, shared_task
+from qbull.compat.celery import signals, states
+from qbull.compat.celery.app import Celery, shared_task
 from qbull.compat.celery.canvas import chain, chord, chunks, group, xmap, xstarmap
 from qbull.compat.celery.crontab import crontab, schedule
+from qbull.compat.celery.current import current_app, current_task
 from qbull.compat.celery.exceptions import (
     MaxRetriesExceededError,
     Retry,
@@ -23,6 +24,7 @@ from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, maybe_signature, signature, subtask
 from qbull.compat.celery.task import CeleryTask
+from qbull.compat.celery.utils.log import get_task_logger
 from qbull.compat.refusal import refuse_name
 
 Task = CeleryTask
@@ -43,6 +45,8 @@ __all__ = [
     "chord",
     "chunks",
     "crontab",
+    "current_app",
+    "current_task",
     "get_task_logger",
     "group",
     "maybe_signature",
@@ -50,6 +54,7 @@ __all__ = [
     "shared_task",
     "signals",
     "signature",
+    "states",
     "subtask",
     "xmap",
     "xstarmap",

@@ -7,7 +7,6 @@ to any queue.
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from qbull.app import App
 from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
 from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
+from qbull.compat.celery.control import Control
 from qbull.compat.celery.django_project import (
     django_packages,
     is_django_project,
@@ -35,7 +35,7 @@ from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signals import Signal
 from qbull.compat.celery.signature import Signature, signature
 from qbull.compat.celery.task import CeleryTask
-from qbull.compat.celery.task_classes import class_options, make_task
+from qbull.compat.celery.task_classes import class_options, make_task, with_handlers
 from qbull.compat.celery.task_options import CeleryTaskOptions
 from qbull.compat.celery.task_run import guarded
 from qbull.compat.celery.worker_signals import announce_worker
@@ -101,6 +101,7 @@ class Celery(App):
         self.main = main
         self.tasks: dict[str, CeleryTask] = {}
         self.conf = Conf(self._check_setting)
+        self.control = Control(self)
         self.Task = task_cls or CeleryTask
         self.on_after_configure = Signal("on_after_configure")
         self.on_after_finalize = Signal("on_after_finalize")
@@ -108,8 +109,7 @@ class Celery(App):
         self._include = list(include)
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
         self.conf.update({"broker_url": broker}, {"result_backend": backend}, settings)
-        global _current
-        _current = self
+        self.set_current()
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, CELERY_APP_ATTRIBUTE_HINTS)
@@ -276,6 +276,13 @@ class Celery(App):
         name = given.get("name") or f"{kind.__module__}.{kind.__name__}"
         return self._declare(made.run, {**given, "name": name, "base": kind}, made)
 
+    def set_current(self) -> None:
+        """Let `@shared_task` and `current_app` mean this app."""
+        global _current
+        _current = self
+
+    set_default = set_current
+
     def _assignments(
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
@@ -305,6 +312,7 @@ class Celery(App):
     def _declare(
         self, function: Callable[..., Any], given: dict[str, Any], made: CeleryTask | None = None
     ) -> CeleryTask:
+        given = with_handlers(given, self.Task)
         given = {**class_options(given.get("base") or self.Task, is_base=made is None), **given}
         name = given.get("name") or self._name_of(function)
         traits = CeleryTaskOptions.of(self.conf.limits | given | {"name": name})
@@ -366,19 +374,10 @@ def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) ->
         function: The function, if the decorator has no parentheses.
         traits: The options of `@app.task`.
     """
-    return current_app("@shared_task").task(function, **traits)
+    return newest_app("@shared_task").task(function, **traits)
 
 
-def get_task_logger(name: str) -> logging.Logger:
-    """Return the logger of a module. Lines that a task logs name its job.
-
-    Args:
-        name: The name of the module.
-    """
-    return logging.getLogger(name)
-
-
-def current_app(what: str) -> Celery:
+def newest_app(what: str) -> Celery:
     if _current is None:
         raise DeclarationError(
             f"{what}: there is no Celery(…) yet; first import the module that creates it, "

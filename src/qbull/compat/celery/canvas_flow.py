@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from qbull.compat.celery.arguments import ArgumentSource, CelerySignature, PartialCall
+from qbull.compat.celery.call_options import CALLBACK_OPTIONS
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
 from qbull.compat.celery.eager import apply_canvas
 from qbull.compat.celery.group_result import GroupResult
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
     from qbull.compat.celery.task import CeleryTask
 
-CALLBACK_OPTIONS = ("link", "link_error")
 LAST_TASK_OPTIONS = ("task_id", "link")
 """Options of a chain that belong to its last task."""
 HEADER_OPTIONS = ("countdown", "eta")

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from qbull.compat.celery.instead import CELERY_CONF_HINTS, CELERY_GUIDE
+from qbull.compat.celery.support import UNREADABLE, WORKS, Support, differs, refused
 from qbull.compat.refusal import refuse
 from qbull.errors import ConfigError
 
@@ -140,19 +141,12 @@ class Conf:
             self._changed(name, value)
             self._values[name] = value
             return True
-        if name in FIXED_SETTINGS:
-            if value != FIXED_SETTINGS[name]:
-                _refuse(given, name)
-            return True
-        if value and (name in REFUSED_SETTINGS or _names_another_place(name, value)):
-            _refuse(given, name)
-        self._values[name] = value
-        if name in DESCRIPTIVE_SETTINGS:
-            return bool(
-                (list(value) if isinstance(value, tuple | set) else value) == DESCRIPTIVE_SETTINGS[name]
-            )
-        # Many settings modules have None for options that they do not use.
-        return value is None
+        kept = setting_support(name, value)
+        if kept.level == "refused":
+            refuse("conf", {given: None}, {given: kept.note}, ConfigError, CELERY_GUIDE)
+        if name not in FIXED_SETTINGS:
+            self._values[name] = value
+        return kept.level == "works"
 
     def __getattr__(self, name: str) -> Any:
         values = self._values
@@ -190,7 +184,7 @@ class Conf:
 
     def queue_of(self, task: str) -> str | None:
         """Return the queue that task_routes gives for a task."""
-        routes = list(_routes(self.task_routes))
+        routes = list(routes_of(self.task_routes))
         for exact in (True, False):
             for pattern, queue in routes:
                 if (pattern == task) if exact else fnmatchcase(task, pattern):
@@ -204,8 +198,26 @@ class Conf:
         for name in named:
             if not isinstance(name, str):
                 raise ConfigError(f"conf.task_queues: {name!r} is not the name of a queue")
-        routed = [queue for _, queue in _routes(self.task_routes)]
+        routed = [queue for _, queue in routes_of(self.task_routes)]
         return list(dict.fromkeys([self.task_default_queue, *named, *routed]))
+
+
+def setting_support(name: str, value: Any = UNREADABLE) -> Support:
+    """How far a setting is kept, by its present name.
+
+    The addresses of broker and backend are checked when the app connects.
+    """
+    if name in CELERY_DEFAULTS:
+        return WORKS
+    hint = CELERY_CONF_HINTS.get(name, "qbull reads no such setting")
+    if name in FIXED_SETTINGS:
+        return WORKS if value is UNREADABLE or value == FIXED_SETTINGS[name] else refused(hint)
+    if value and (name in REFUSED_SETTINGS or _names_another_place(name, value)):
+        return refused(hint)
+    # Many settings modules have None for options that they do not use.
+    if value is None or _describes_qbull(name, value):
+        return WORKS
+    return differs(f"has no effect: {hint}")
 
 
 def read_object(source: object, namespace: str | None) -> dict[str, Any]:
@@ -233,14 +245,16 @@ def read_object(source: object, namespace: str | None) -> dict[str, Any]:
     }
 
 
-def _refuse(given: str, name: str) -> None:
-    """Raise for a setting, by the name that the user wrote."""
-    refuse("conf", {given: None}, {given: CELERY_CONF_HINTS[name]}, ConfigError, CELERY_GUIDE)
+def _describes_qbull(name: str, value: Any) -> bool:
+    """Whether a setting describes what qbull does in any case."""
+    listed = list(value) if isinstance(value, tuple | set) else value
+    return name in DESCRIPTIVE_SETTINGS and bool(listed == DESCRIPTIVE_SETTINGS[name])
 
 
 def _names_another_place(name: str, value: Any) -> bool:
     """Whether options of the broker name a server or keys that an address of qbull must name."""
-    return name == "broker_transport_options" and not REFUSED_TRANSPORT_OPTIONS.isdisjoint(value)
+    is_readable = name == "broker_transport_options" and value is not UNREADABLE
+    return is_readable and not REFUSED_TRANSPORT_OPTIONS.isdisjoint(value)
 
 
 def _log_ignored(names: list[str]) -> None:
@@ -256,15 +270,20 @@ def _log_ignored(names: list[str]) -> None:
         log.warning("conf.beat_scheduler: %s", CELERY_CONF_HINTS["beat_scheduler"])
 
 
-def _routes(given: Any) -> Iterable[tuple[str, str]]:
+def _are_routes(given: list[Any] | tuple[Any, ...]) -> bool:
+    """Whether it is a list of pairs, and not one pair. Celery accepts a list of them within a tuple."""
+    return bool(given) and all(isinstance(each, list | tuple) for each in given)
+
+
+def routes_of(given: Any) -> Iterable[tuple[str, str]]:
     """Yield the pairs of pattern and queue in their order."""
     if given is None:
         return
     if isinstance(given, Mapping):
         given = given.items()
     for each in given:
-        if isinstance(each, Mapping):
-            yield from _routes(each)
+        if isinstance(each, Mapping) or (isinstance(each, list | tuple) and _are_routes(each)):
+            yield from routes_of(each)
             continue
         if callable(each) or isinstance(each, str) or not isinstance(each[0], str):
             raise ConfigError(

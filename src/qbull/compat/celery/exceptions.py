@@ -8,6 +8,8 @@ import sys
 from ast import literal_eval
 from typing import Any
 
+from qbull.compat.celery.instead import CELERY_MODULE_HINTS
+from qbull.compat.refusal import refuse_name
 from qbull.errors import JobFailed, ResultTimeout, RetryAfter
 
 TimeoutError = ResultTimeout  # noqa: A001 - the name in Celery
@@ -73,3 +75,7 @@ def _class_named(name: str, stacktrace: str) -> type[Exception] | None:
     owner: Any = sys.modules.get(found[-1]) if found and found[-1] else builtins
     kind = getattr(owner, name, None)
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else None
+
+
+def __getattr__(name: str) -> Any:
+    refuse_name(__name__, name, CELERY_MODULE_HINTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from qbull.compat.celery.support import WORKS, Support, differs, refused
+
 CELERY_GUIDE = "from_celery"
 
 _USE_CHAIN = (
@@ -24,6 +26,10 @@ _USE_TIME_LIMIT = (
 )
 _JSON_ONLY = "arguments and results travel as JSON; nothing is pickled"
 _WAITS_FOR_SERVER = "if the server is unavailable, workers wait for it; remove it"
+_BEAT_MODELS = (
+    "schedules are on the server, not in tables; create them with app.schedules.upsert(…), "
+    "or name them in conf.beat_schedule"
+)
 _USE_INLINE = "call the task like a function, or use qbull.testing.inline in tests"
 
 CELERY_TASK_HINTS = {
@@ -57,6 +63,8 @@ CELERY_CALL_HINTS = {
     "delivery_mode": 'use task.options(durability="durable").enqueue(…)',
     "reply_to": "the returned handle has the result; remove it",
     "group_id": _USE_GROUP,
+    "MessageGroupId": 'jobs with one key run in order: app.queue("NAME", order="key")',
+    "MessageDeduplicationId": "give the job an id: task_id=…",
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
 }
@@ -76,6 +84,12 @@ CELERY_TASK_ATTRIBUTE_HINTS = {
     "send_event": "use queue.events()",
     "replace": "enqueue the other task, and return",
     "add_around": _USE_MIDDLEWARE,
+    "on_bound": "a task is bound when it is declared; do it after the declaration",
+    "add_trail": "a job does not know which jobs it has enqueued",
+    "shadow_name": "a job has the name of its task; use a second task with name=…",
+    "Request": _USE_MIDDLEWARE,
+    "Strategy": _USE_MIDDLEWARE,
+    "start_strategy": _USE_MIDDLEWARE,
     "rate_limit": _USE_QUEUE_RATE,
     "backend": "results are stored with the jobs: AsyncResult",
 }
@@ -122,7 +136,6 @@ CELERY_APP_HINTS = {
 """Keywords of Celery(…)."""
 
 CELERY_APP_ATTRIBUTE_HINTS = {
-    "control": "use the command line: qbull workers, cancel, pause, configure",
     "amqp": "use app.queue(…)",
     "backend": "results are stored with the jobs: AsyncResult",
     "worker_main": "run: qbull worker MODULE:APP",
@@ -130,8 +143,16 @@ CELERY_APP_ATTRIBUTE_HINTS = {
     "Worker": "run: qbull worker MODULE:APP",
     "Beat": "workers run the schedules; there is no beat process",
     "connection": "the app manages its connections",
-    "set_default": "@shared_task belongs to the newest app",
-    "set_current": "@shared_task belongs to the newest app",
+    "connection_for_write": "the app manages its connections",
+    "connection_for_read": "the app manages its connections",
+    "connection_or_acquire": "the app manages its connections",
+    "producer_or_acquire": "the app manages its connections; use task.enqueue_many([…]) for many jobs",
+    "producer_pool": "the app manages its connections; use task.enqueue_many([…]) for many jobs",
+    "pool": "the app manages its connections",
+    "events": "use queue.events()",
+    "steps": "use @app.lifespan, or the signals worker_init and worker_process_init",
+    "user_options": "use options of your own program",
+    "GroupResult": "use qbull.compat.celery.GroupResult(id, results)",
     "finalize": "not needed",
 }
 
@@ -196,3 +217,27 @@ CELERY_MODULE_HINTS = {
     "solar": "compute the next time and enqueue with at=…",
 }
 """Names that users may try to import."""
+
+CELERY_PACKAGE_HINTS: dict[str, Support] = {
+    "celery.app.control": refused("use the command line: qbull workers, cancel, pause, configure"),
+    "celery.apps": refused("run: qbull worker MODULE:APP"),
+    "celery.backends": refused("results are stored with the jobs"),
+    "celery.beat": refused("workers run conf.beat_schedule; create schedules with app.schedules.upsert(…)"),
+    "celery.bin": refused("run: qbull worker MODULE:APP"),
+    "celery.contrib.abortable": refused(
+        "use result.revoke(terminate=True), and qbull.current_job().cancelled"
+    ),
+    "celery.contrib.pytest": refused("use the fixtures of pytest_qbull; see docs/guides/testing.md"),
+    "celery.contrib.rdb": refused("use qbull run-job; see docs/guides/debugging.md"),
+    "celery.contrib.testing": refused("use qbull.testing; see docs/guides/testing.md"),
+    "celery.events": refused("use queue.events(); see docs/guides/events.md"),
+    "celery.loaders": refused("configure the app in the module that creates it"),
+    "celery.worker": refused("the worker is qbull worker; use qbull.Middleware around each run"),
+    "django_celery_beat": refused(_BEAT_MODELS),
+    "django_celery_results": refused("results are stored with the jobs; use AsyncResult, or qbull jobs"),
+    "kombu.Exchange": differs("has no effect; only the name of a kombu.Queue is read"),
+    "kombu.Queue": WORKS,
+    "kombu.serialization": differs("has no effect: arguments and results travel as JSON"),
+    "flower": refused("the dashboard is qbull serve MODULE:APP, at /ui"),
+}
+"""Modules of Celery without a counterpart, and packages that belong to it."""

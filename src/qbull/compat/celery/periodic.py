@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.crontab import rule_of
 from qbull.compat.celery.instead import CELERY_GUIDE
+from qbull.compat.celery.support import UNLISTED_NAME, WORKS, Support, differs, refused
 from qbull.compat.celery.task import CeleryTask
 from qbull.compat.refusal import refuse
 from qbull.errors import ConfigError, DeclarationError
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
 MAX_SCHEDULE_NAME_CHARS = 100
+ENTRY_FIELDS = ("task", "schedule", "args", "kwargs", "options", "relative")
+UNUSED_ENTRY_OPTIONS = {
+    "expires": "has no effect: a schedule does not run again while its last job waits",
+    "expire_seconds": "has no effect: a schedule does not run again while its last job waits",
+    "compression": "has no effect; use App(middleware=[qbull.Compressed()])",
+    "ignore_result": "has no effect here; set it on the task",
+}
+"""Options of an entry that change no job, each with the reason."""
+CELERY_ENTRY_HINTS = {"priority": "schedule another task that enqueues this one with the priority"}
+"""Options of an entry that are refused."""
 
 
 def schedule_name(name: str) -> str:
@@ -25,23 +36,28 @@ def schedule_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:MAX_SCHEDULE_NAME_CHARS] or "schedule"
 
 
+def entry_option_support(name: str) -> Support:
+    """How far an option of an entry of beat_schedule is kept."""
+    if name == "queue":
+        return WORKS
+    if name in UNUSED_ENTRY_OPTIONS:
+        return differs(UNUSED_ENTRY_OPTIONS[name])
+    return refused(CELERY_ENTRY_HINTS.get(name, UNLISTED_NAME))
+
+
 def declare_schedule(app: Celery, name: str, entry: Mapping[str, Any]) -> None:
     """Declare a schedule as an entry of beat_schedule describes it."""
-    known = ("task", "schedule", "args", "kwargs", "options", "relative")
     refuse(
         f'beat_schedule "{name}": entry',
-        {n: v for n, v in entry.items() if n not in known},
+        {n: v for n, v in entry.items() if n not in ENTRY_FIELDS},
         {},
         ConfigError,
         CELERY_GUIDE,
     )
     options = dict(entry.get("options") or {})
-    queue = options.pop("queue", None)
-    instead = {
-        "expires": 'runs do not pile up: overlap="skip"; remove it',
-        "priority": "schedule another task that enqueues this one with the priority",
-    }
-    refuse(f'beat_schedule "{name}": options', options, instead, ConfigError, CELERY_GUIDE)
+    queue = options.get("queue")
+    unkept = {n: v for n, v in options.items() if entry_option_support(n).level == "refused"}
+    refuse(f'beat_schedule "{name}": options', unkept, CELERY_ENTRY_HINTS, ConfigError, CELERY_GUIDE)
     if entry.get("relative"):
         raise ConfigError(f'beat_schedule "{name}": relative=True: all workers use the same times; remove it')
     for needed in ("task", "schedule"):

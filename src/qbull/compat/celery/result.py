@@ -32,7 +32,7 @@ CELERY_STATES = {
 }
 WAITING_OPTIONS = frozenset(("interval", "no_ack", "follow_parents", "disable_sync_subtasks"))
 """Options of `get` that have no effect: there is nothing to poll, and a task may wait for another one."""
-READY_STATES = ("completed", "failed", "cancelled")
+READY_JOB_STATES = ("completed", "failed", "cancelled")
 
 
 class AsyncResult:
@@ -55,10 +55,10 @@ class AsyncResult:
         job: Job[Any] | None = None,
         parent: AsyncResult | GroupResult | None = None,
     ) -> None:
-        from qbull.compat.celery.app import current_app
+        from qbull.compat.celery.app import newest_app
 
         self.id = id
-        self.app = app or current_app("AsyncResult")
+        self.app = app or newest_app("AsyncResult")
         self.parent = parent
         self.children: list[Any] = []
         """The results of the callbacks of this call."""
@@ -97,7 +97,7 @@ class AsyncResult:
 
     def ready(self) -> bool:
         info = self._info()
-        return info is not None and info.state in READY_STATES
+        return info is not None and info.state in READY_JOB_STATES
 
     def successful(self) -> bool:
         return self.state == "SUCCESS"
@@ -143,7 +143,7 @@ class AsyncResult:
     def result(self) -> Any:
         """The result or the error. Of a running job it is the `meta` of update_state, else None."""
         info = self._info()
-        if info is None or info.state not in READY_STATES:
+        if info is None or info.state not in READY_JOB_STATES:
             reported = self._reported(info) if info is not None and info.state == "active" else None
             return None if reported is None else reported.meta
         return self.get(propagate=False)
@@ -181,7 +181,7 @@ class AsyncResult:
         }
         refuse("revoke", others, instead, ArgumentsError, CELERY_GUIDE)
         info = self._info()
-        if info is None or info.state in READY_STATES or (info.state == "active" and not terminate):
+        if info is None or info.state in READY_JOB_STATES or (info.state == "active" and not terminate):
             return
         try:
             self._run(self._found().cancel("revoked"))

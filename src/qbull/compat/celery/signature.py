@@ -96,9 +96,9 @@ class Signature(dict[str, Any]):
 
     @property
     def app(self) -> Celery:
-        from qbull.compat.celery.app import current_app
+        from qbull.compat.celery.app import newest_app
 
-        return self._app or current_app("signature")
+        return self._app or newest_app("signature")
 
     @property
     def type(self) -> CeleryTask:

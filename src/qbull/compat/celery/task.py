@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
+from qbull.compat.celery.call_options import CALLBACK_OPTIONS, call_option_support
 from qbull.compat.celery.django_project import call_on_commit
 from qbull.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from qbull.compat.celery.instead import (
@@ -38,14 +39,6 @@ from qbull.task import Call, Task
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
-
-
-CALL_OPTIONS = frozenset(
-    ("task_id", "countdown", "eta", "queue", "priority", "expires", "time_limit", "headers")
-)
-"""Options of `apply_async` that each job has; a canvas has the callbacks."""
-UNUSED_CALL_OPTIONS = frozenset(("compression", "retry", "retry_policy", "add_to_parent"))
-"""Options that change no job: an enqueue is retried for some seconds in any case."""
 
 
 class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
@@ -186,7 +179,7 @@ class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
             {
                 name: value
                 for name, value in given.items()
-                if name not in (CALL_OPTIONS | UNUSED_CALL_OPTIONS)
+                if name in CALLBACK_OPTIONS or call_option_support(name).level == "refused"
             },
             CELERY_CALL_HINTS,
             ArgumentsError,

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.instead import CELERY_TASK_HINTS
 from qbull.compat.celery.task import CeleryTask
-from qbull.compat.celery.task_options import FIXED_TASK_OPTIONS, UNUSED_TASK_OPTIONS, CeleryTaskOptions
+from qbull.compat.celery.task_options import (
+    FIXED_TASK_OPTIONS,
+    HANDLER_OPTIONS,
+    UNUSED_TASK_OPTIONS,
+    CeleryTaskOptions,
+)
 from qbull.core.task import TaskSpec
 from qbull.errors import DeclarationError
 from qbull.queue import Queue
@@ -15,7 +20,7 @@ from qbull.queue import Queue
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
 
-_OPTION_NAMES = frozenset(
+TASK_OPTION_NAMES = frozenset(
     (
         *(field.name for field in fields(CeleryTaskOptions)),
         *FIXED_TASK_OPTIONS,
@@ -32,10 +37,20 @@ def class_options(kind: type, *, is_base: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__):
         if issubclass(each, CeleryTask) and each is not CeleryTask:
-            found.update({n: v for n, v in vars(each).items() if n in _OPTION_NAMES})
+            found.update({n: v for n, v in vars(each).items() if n in TASK_OPTION_NAMES})
     if is_base:
         found.pop("name", None)
     return found
+
+
+def with_handlers(given: dict[str, Any], default_base: type) -> dict[str, Any]:
+    """Turn handlers such as `@app.task(on_failure=…)` into methods of a class of their own."""
+    handlers = {name: given[name] for name in given if name in HANDLER_OPTIONS}
+    if not handlers:
+        return given
+    base = given.get("base") or default_base
+    others = {name: value for name, value in given.items() if name not in handlers}
+    return {**others, "base": type(base.__name__, (base,), handlers)}
 
 
 def make_task(

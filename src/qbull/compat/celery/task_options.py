@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RETRY_HINTS, CELERY_TASK_HINTS
+from qbull.compat.celery.support import UNLISTED_NAME, UNREADABLE, WORKS, Support, differs, refused
 from qbull.compat.refusal import refuse
 from qbull.errors import ArgumentsError, DeclarationError
 
@@ -21,8 +22,21 @@ FIXED_TASK_OPTIONS = {
     "lazy": True,
 }
 """Options with only one possible value, because qbull always behaves so; other values are refused."""
-UNUSED_TASK_OPTIONS = frozenset(("throws", "compression", "send_events", "trail", "typing", "abstract"))
-"""Options that change no job: errors in `throws` are logged like others."""
+HANDLER_OPTIONS = frozenset(("before_start", "on_success", "on_failure", "on_retry", "after_return"))
+"""Options that become methods of the task, as in Celery."""
+UNUSED_TASK_OPTIONS = {
+    "throws": "has no effect: these errors are logged like others",
+    "compression": "has no effect; use App(middleware=[qbull.Compressed()])",
+    "send_events": "has no effect: events are always on",
+    "trail": "has no effect: a job does not know which jobs it has enqueued",
+    "typing": "has no effect: arguments are always checked against the signature",
+    "abstract": "has no effect: a class is a task only if it is registered",
+}
+"""Options that change no job, each with the reason."""
+DIFFERENT_TASK_OPTIONS = {
+    "soft_time_limit": "raises before the next line of Python; a blocking call returns first",
+}
+"""Options that are kept with a difference."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +65,7 @@ class CeleryTaskOptions:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
         known = {field.name for field in fields(cls)}
-        left = {
-            name: value
-            for name, value in given.items()
-            if name not in known
-            and name not in UNUSED_TASK_OPTIONS
-            and not (name in FIXED_TASK_OPTIONS and value == FIXED_TASK_OPTIONS[name])
-        }
+        left = {n: v for n, v in given.items() if task_option_support(n, v).level == "refused"}
         refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
         options = cls(**{name: value for name, value in given.items() if name in known})
         refuse(
@@ -76,6 +84,19 @@ class CeleryTaskOptions:
         wait = min(self.retry_backoff_max, int(max(1.0, float(self.retry_backoff))) * 2 ** min(retries, 64))
         # The random wait spreads retries; it is no secret.
         return random.randrange(wait + 1) if self.retry_jitter else wait  # noqa: S311
+
+
+def task_option_support(name: str, value: Any = UNREADABLE) -> Support:
+    """How far an option of `@app.task` is kept."""
+    if name in DIFFERENT_TASK_OPTIONS:
+        return differs(DIFFERENT_TASK_OPTIONS[name])
+    if name in UNUSED_TASK_OPTIONS:
+        return differs(UNUSED_TASK_OPTIONS[name])
+    if name in HANDLER_OPTIONS or any(field.name == name for field in fields(CeleryTaskOptions)):
+        return WORKS
+    if name in FIXED_TASK_OPTIONS and (value is UNREADABLE or value == FIXED_TASK_OPTIONS[name]):
+        return WORKS
+    return refused(CELERY_TASK_HINTS.get(name, UNLISTED_NAME))
 
 
 def priority_of(celery: int | None) -> int:
