@@ -16,6 +16,7 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule_info import ScheduleInfo
 from qbull.core.single_sign_on import SingleSignOn
+from qbull.core.streams import StreamLimits
 from qbull.core.unique import Unique
 from qbull.errors import (
     ArgumentsError,
@@ -53,6 +54,7 @@ from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.queue import Queue
 from qbull.store.read.drain_status import Repartitioning
+from qbull.store.read.stream import JobStream
 from qbull.store.verbs.progress import LogLine
 from qbull.task import Task
 from qbull.worker.chunk import current_jobs
@@ -95,6 +97,7 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobLogFilter",
+    "JobStream",
     "Keep",
     "Lane",
     "Lifespan",
@@ -126,6 +129,7 @@ __all__ = [
     "SingleSignOn",
     "Step",
     "StepFailed",
+    "StreamLimits",
     "TakenOver",
     "Task",
     "TooLarge",

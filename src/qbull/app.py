@@ -30,6 +30,7 @@ from qbull.core.durability import Durability
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
+from qbull.core.streams import DEFAULT_STREAM_LIMITS, StreamLimits
 from qbull.core.task import in_notebook
 from qbull.core.values import DEFAULT_HOOKS, DecHook, EncHook, make_hooks
 from qbull.environment import read_environment
@@ -155,6 +156,7 @@ class App:
         alert: bool | Alert = False,
         track: bool = False,
         confirm_order: bool = True,
+        stream: StreamLimits = DEFAULT_STREAM_LIMITS,
     ) -> Queue:
         """Declare a queue.
 
@@ -174,14 +176,13 @@ class App:
             track: whether every job has a row in PostgreSQL.
             confirm_order: whether the replicas must have the outcome of a job before the next one of its lane
                 starts. Only with `order`, and with the durability "replicated" or "strict".
+            stream: how much of the stream of a job is kept, and for how long.
         """
         if name in self.queues and not in_notebook():
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
-        if partitions is None:
-            partitions = self.environment.partitions or 1
         settings = QueueSettings(
             name,
-            partitions,
+            (self.environment.partitions or 1) if partitions is None else partitions,
             order,
             concurrency,
             lane,
@@ -194,6 +195,7 @@ class App:
             track,
             (Alert() if alert else None) if isinstance(alert, bool) else alert,
             confirm_order,
+            stream,
         )
         self.queues[name] = queue = Queue(self, settings)
         return queue

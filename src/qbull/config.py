@@ -13,6 +13,7 @@ from qbull.core.rate import Rate
 from qbull.core.record import REPORT_ALL_FLAG
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
+from qbull.core.streams import DEFAULT_STREAM_LIMITS, StreamLimits
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ConfigError, quoted_choices
 
 Order = Literal["key", "partition"]
@@ -97,6 +98,7 @@ class QueueSettings:
     track: bool = False
     alert: Alert | None = None
     confirm_order: bool = True
+    stream: StreamLimits = DEFAULT_STREAM_LIMITS
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)

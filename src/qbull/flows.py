@@ -53,7 +53,7 @@ class Step(Generic[R]):
         self.queue = queue
         self.task = call.spec.name
         self.arguments = arguments
-        self.options = options
+        self.options: Options = options
 
     def __repr__(self) -> str:
         return f"<Step {self.queue.name}.{self.task}>"

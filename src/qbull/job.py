@@ -7,12 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import msgspec
 
 from qbull.core.codec import decode_untyped
-from qbull.core.durable import STARTS, RecordedStep, show_record
+from qbull.core.durable import RecordedStep, show_records
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import (
     CANCEL_CONFLICTS,
@@ -21,6 +21,8 @@ from qbull.core.job_conflicts import (
     REMOVE_CONFLICTS,
     RETRY_CONFLICTS,
     SIGNAL_CONFLICTS,
+    cancel_reason,
+    conflict,
 )
 from qbull.core.job_info import JobInfo
 from qbull.core.options import Options
@@ -28,6 +30,7 @@ from qbull.core.record import Ending, State, UnreadableRecord, append_ending, bo
 from qbull.core.signals import check_signal_name, encode_signal_value, new_signal, refuse_signals
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
+    MAX_COUNT,
     ArgumentsError,
     ConfigError,
     Conflict,
@@ -39,10 +42,12 @@ from qbull.errors import (
     job_not_found,
 )
 from qbull.store.read.inspect import StoredJob
+from qbull.store.read.stream import JobStream
 from qbull.store.verbs.history import read_records
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 from qbull.worker.durable_services import signal_context
+from qbull.worker.stream_decoder import StreamDecoder
 
 if TYPE_CHECKING:
     from qbull.core.why import Why
@@ -53,8 +58,8 @@ else:
     Queue = Any
 
 R = TypeVar("R")
+T = TypeVar("T")
 
-MAX_CANCEL_REASON_CHARS = 2000
 REASON_TIMEOUT_SECONDS = 2.0
 """How long `result()` looks for the reason why a job has not finished, after its timeout."""
 
@@ -65,11 +70,6 @@ async def _update(token: str, id: str, task: bytes, payload: bytes, partition: P
 
 class _OtherJob(Exception):
     """The id belongs to a job of another task by now."""
-
-
-def cancel_reason(reason: str) -> str:
-    """The reason as it is stored: not too long, and without lone surrogates, which UTF-8 cannot encode."""
-    return reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode() or "cancelled"
 
 
 class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
@@ -98,8 +98,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
     async def state(self) -> State | None:
         """The state of the job; None for an unknown job."""
-        found = await self._find()
-        return found.state if found is not None else None
+        return found.state if (found := await self._find()) is not None else None
 
     async def info(self) -> JobInfo | None:
         """Everything that is known about the job; None for an unknown job."""
@@ -132,15 +131,28 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
     async def steps(self) -> list[RecordedStep]:
         """The recorded steps of a durable job, in the order in which they ended."""
         partition, found = await self._there()
-        task, shown = found.body().task, []
-        records = await read_records(partition, self.id)
-        ended = {record.key for record in records if record.end not in STARTS}
-        for record in records:
-            if record.end in STARTS and record.key in ended:
-                continue
-            content = self._queue._open_step(self.id, task, record.number, record.content)
-            shown.append(show_record(record, content))
-        return shown
+        open_step = partial(self._queue._open_step, self.id, found.body().task)
+        return show_records(await read_records(partition, self.id), open_step)
+
+    @overload
+    def stream(self, *, after: int = 0, type: type[T]) -> JobStream[T]: ...
+    @overload
+    def stream(self, *, after: int = 0, type: Any = Any) -> JobStream[Any]: ...
+    def stream(self, *, after: int = 0, type: Any = Any) -> JobStream[Any]:  # noqa: A002 - the public name
+        """The values that the job emits, from the first one on: `async for value in handle.stream()`.
+
+        Ends when the job has ended. Raises NotFound for an unknown job.
+
+        Args:
+            after: the `position` of an earlier stream, to continue behind it.
+            type: the type of the values; plain data if it is not given.
+        """
+        if not isinstance(after, int) or not 0 <= after <= MAX_COUNT:
+            raise ArgumentsError(f"after={after!r}: give the position of a stream, a whole number from 0")
+        app, client = self._queue.app, self._queue.app._client()
+        decode = StreamDecoder(app._codecs, app._hooks, self.queue, self.id, type)
+        find = partial(self._arrived, client, None)
+        return JobStream(self.id, client.results, client.read_stream, find, decode, after)
 
     async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> Literal["sent"]:
         """Send a signal to a durable job. Its task gets the value from `wait_for(name)`, now or later.
@@ -155,8 +167,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         client, token = self._queue.app._client(), new_token()
         task = (await self._there())[1].body().task
         refuse_signals(task, self._queue.tasks.get(task))
-        context = signal_context(self.queue, self.id, task, name)
-        signal = new_signal(name, self._queue.app._codecs.protect(context, encoded), id or token)
+        content = self._queue.app._codecs.protect(signal_context(self.queue, self.id, task, name), encoded)
+        signal = new_signal(name, content, id or token)
         word = await client.signal(self._queue.settings, self.id, signal, token, self._queue.app.durability)
         if word != "sent":
             raise self._conflict(word, SIGNAL_CONFLICTS)
@@ -254,10 +266,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             return (await partition.cancel(ending, [self.id]))[0]
 
         word = await self._queue.app._client().on_job(self._queue.settings, self.id, cancel)
-        if word == "cancelled":
-            return "cancelled"
-        if word == "cancelling":
-            return "cancelling"
+        if word in ("cancelled", "cancelling"):
+            return "cancelled" if word == "cancelled" else "cancelling"
         raise self._conflict(word, CANCEL_CONFLICTS)
 
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
@@ -364,22 +374,16 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             raise self._conflict(word, instead)
 
     def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
+        encode = self._queue._encode_edited
         try:
-            return found.again(
-                None
-                if payload is None
-                else self._queue._encode_edited(self.id, body_of(found.record), payload)
-            )
+            return found.again(None if payload is None else encode(self.id, body_of(found.record), payload))
         except UnreadableRecord as error:
             raise Conflict(
                 f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
             ) from None
 
     def _conflict(self, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
-        if word == "unknown":
-            return self._unknown()
-        fact = instead.get(word, "is on its way to another partition; try again in a moment")
-        return Conflict(f'queue "{self.queue}": job {self.id} {fact}', state=word)
+        return self._unknown() if word == "unknown" else conflict(self.queue, self.id, word, instead)
 
     def _unknown(self) -> NotFound:
         return job_not_found(self.queue, self.id)

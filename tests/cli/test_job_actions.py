@@ -165,6 +165,22 @@ async def test_a_signal_is_sent_to_a_durable_job(shell: Shell, app: qbull.App) -
     assert "the value of the signal is not JSON" in shell.refused("signal", "approvals", job.id, "go", "{")
 
 
+async def test_the_values_of_a_job_are_printed(shell: Shell, app: qbull.App) -> None:
+    @app.queue("chat", stream=qbull.StreamLimits(max_values=2)).task
+    async def answer() -> None:
+        for text in ("a", "ñ", {"b": 1}):
+            await qbull.current_job().emit(text)
+
+    job = await answer.enqueue()
+    async with app.worker(["chat"]):
+        await job.result(timeout=20)
+
+    assert shell.ok("stream", "chat", job.id, "--after", "1") == '"ñ"\n{"b":1}\n'
+    assert shell.ok("stream", "chat", job.id, "--after", "2", "--numbers") == '3\t{"b":1}\n'
+    assert shell.ok("stream", "chat", job.id, "--after", "9") == ""
+    assert "no job nobody" in shell.refused("stream", "chat", "nobody")
+
+
 async def waits_for_signal(job: qbull.Job[object]) -> bool:
     return (await job.why()).reasons[0].code == "signal"
 

@@ -276,6 +276,22 @@ async def durable_tasks(given: Given) -> Names:
     return {}
 
 
+@scene("docs/guides/streams.md")
+async def streams(given: Given) -> Names:
+    """A worker runs the tasks of the page."""
+
+    async def work(statement: str) -> Names:
+        names = given.names
+        if statement.startswith("handle = await answer"):
+            await given.stack.enter_async_context(names["app"].worker(["chat"]))
+        if statement.startswith("async def converse"):
+            assert await names["handle"].result(timeout=20) == "It depends."
+        return {}
+
+    given.each = work
+    return {}
+
+
 @scene("docs/guides/inside_a_task.md")
 async def inside_a_task(given: Given) -> Names:
     return {"chat": given.app.queue("chat")}

@@ -22,6 +22,13 @@ class Factors:
 
 
 @queue.task(cpu=True)
+def emit_numbers(many: int) -> int:
+    for number in range(many):
+        qbull.current_job().emit_sync(number)
+    return many
+
+
+@queue.task(cpu=True)
 def factorise(n: int) -> Factors:
     factors, rest, by = [], n, 2
     while rest > 1:

@@ -55,6 +55,8 @@ class ApiContext:
         self.broadcaster = EventBroadcaster(
             lambda: self.store, self.queues, errors=not self.redaction.is_used
         )
+        self.job_streams: Counter[str] = Counter()
+        """Open streams of jobs, by caller."""
         self.health: CachedValue[HealthReport] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
         self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), METRICS_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()

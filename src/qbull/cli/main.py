@@ -35,6 +35,7 @@ COMMAND_GROUPS = {
         "stats": "qbull.cli.queues:stats",
         "jobs": "qbull.cli.jobs:jobs",
         "job": "qbull.cli.jobs:job",
+        "stream": "qbull.cli.stream:stream",
         "failures": "qbull.cli.dead_letters:failures",
         "workers": "qbull.cli.workers:workers",
         "partitions": "qbull.cli.partitions:partitions",

@@ -21,7 +21,7 @@ from qbull.observe.log import one_line, set_up_logging
 from qbull.queue import Queue
 from qbull.store.read.inspect import StoredJob
 from qbull.worker.chunk import ChunkCaller
-from qbull.worker.current import RunningJob, current_job, running
+from qbull.worker.current import RunningJob, SimpleStream, current_job, running
 
 
 @click.command()
@@ -108,8 +108,8 @@ async def _call(app: App, queue: Queue, found: StoredJob) -> Any:
     return value
 
 
-class _PrintedProgress:
-    """Prints the progress and the log lines of the job."""
+class _PrintedProgress(SimpleStream):
+    """Prints the progress, the log lines and the emitted values of the job."""
 
     def progress(self, job: RunningJob, value: Progress) -> None:
         click.echo(f"progress: {value.shown()}", err=True)
@@ -119,3 +119,6 @@ class _PrintedProgress:
         written: Future[None] = Future()
         written.set_result(None)
         return written
+
+    def take_value(self, job: RunningJob, content: bytes) -> None:
+        click.echo(f"emitted: {one_line(content.decode())}", err=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,7 @@ import msgspec
 from qbull.core.codec import decode_untyped
 from qbull.core.outcome import describe
 from qbull.core.record import to_datetime
+from qbull.core.streams import EMITTED_FIELD, EmittedValues
 from qbull.errors import StepFailed
 
 MAX_STEPS = 1_000
@@ -122,9 +123,16 @@ class History:
     Args:
         records: the records that the server has.
         sizes: the size of each in bytes, by its number.
+        emitted: the values that the job has emitted.
     """
 
-    def __init__(self, records: Iterable[StepRecord] = (), sizes: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        records: Iterable[StepRecord] = (),
+        sizes: Mapping[int, int] | None = None,
+        emitted: EmittedValues | None = None,
+    ) -> None:
+        self.emitted = emitted or EmittedValues()
         self.records = {record.number: record for record in sorted(records, key=lambda one: one.number)}
         self.last = max(self.records, default=0)
         """The number of the newest record."""
@@ -177,6 +185,12 @@ class History:
         known = self._checkpoints.get(name)
         return known[0] if known is not None else None
 
+    @property
+    def position(self) -> str:
+        """The checkpoints that the run has passed: number and value of each."""
+        numbers = sorted(number for number, _ in self._checkpoints.values())
+        return "/".join(f"{number}.{self.records[number].attempts}" for number in numbers)
+
     def rewind(self, name: str) -> None:
         """A checkpoint has a new value. The steps after its first call are forgotten, and counted anew."""
         number, asked = self._checkpoints[name]
@@ -200,6 +214,18 @@ def show_record(record: StepRecord, content: bytes) -> RecordedStep:
     state = _STATES_BY_END[record.end]
     started_at, seconds = to_datetime(record.started_ms), record.duration_ms / 1000
     return RecordedStep(record.number, name, state, value, error, started_at, seconds, record.attempts)
+
+
+def show_records(
+    records: Sequence[StepRecord], open_content: Callable[[int, bytes], bytes]
+) -> list[RecordedStep]:
+    """The records of a history for people, without the starts of sleeps and waits that have ended."""
+    ended = {record.key for record in records if record.end not in STARTS}
+    return [
+        show_record(record, open_content(record.number, record.content))
+        for record in records
+        if record.end not in STARTS or record.key not in ended
+    ]
 
 
 def digest_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -231,13 +257,15 @@ _decode_error = msgspec.json.Decoder(StepError).decode
 
 def read_history(fields: Mapping[bytes, bytes]) -> History:
     """The history in the data of a job. Raises ValueError if a record cannot be read."""
-    records, sizes = [], {}
+    records, sizes, emitted = [], {}, {}
     for name, stored in fields.items():
         if name.startswith(STEP_FIELD):
             record = decode_record(stored)
             records.append(record)
             sizes[record.number] = len(stored)
-    return History(records, sizes)
+        elif name.startswith(EMITTED_FIELD):
+            emitted[name.removeprefix(EMITTED_FIELD).decode()] = int(stored)
+    return History(records, sizes, EmittedValues(emitted))
 
 
 def decode_record(stored: bytes) -> StepRecord:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from qbull.errors import Conflict
+
+MAX_CANCEL_REASON_CHARS = 2000
+
 CANCEL_CONFLICTS = {
     "completed": "has completed; there is nothing to cancel",
     "failed": "has failed; there is nothing to cancel, remove() deletes it",
@@ -33,3 +39,14 @@ SIGNAL_CONFLICTS = {
     "cancelled": "was cancelled; retry() it first, then its task can take the signal",
     "full": "has too many signals that its task has not taken; wait until it takes some",
 }
+
+
+def conflict(queue: str, id: str, word: str, instead: Mapping[str, str]) -> Conflict:
+    """The error for a job whose state does not allow an action. `word` is the answer of the verb."""
+    fact = instead.get(word, "is on its way to another partition; try again in a moment")
+    return Conflict(f'queue "{queue}": job {id} {fact}', state=word)
+
+
+def cancel_reason(reason: str) -> str:
+    """The reason as it is stored: not too long, and without lone surrogates, which UTF-8 cannot encode."""
+    return reason[:MAX_CANCEL_REASON_CHARS].encode("utf-8", "replace").decode() or "cancelled"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from qbull.core.ids import new_token
+from qbull.core.job_conflicts import cancel_reason
 from qbull.core.job_filter import JobFilter
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending
-from qbull.job import cancel_reason
 from qbull.store.read.finished import TimeSpan, oldest_first
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, server_time

@@ -10,6 +10,7 @@ from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.signals import NewSignal
+from qbull.core.streams import StreamEntry
 from qbull.errors import ConfigError
 from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter
 from qbull.store.completions import ResultListener
@@ -19,6 +20,7 @@ from qbull.store.store import Store
 from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.signals import send_signal
+from qbull.store.verbs.streams import read_stream
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import Outbox
@@ -72,6 +74,12 @@ class Client:
             return await send_signal(partition, confirmed, token, id, signal)
 
         return await self.on_job(settings, id, send)
+
+    async def read_stream(
+        self, partition: Partition, id: str, after: int, block_seconds: float
+    ) -> list[StreamEntry]:
+        """The values that a job has emitted after a number; waits for the next one if there is none."""
+        return await read_stream(partition, id, after, block_seconds)
 
     def outbox(self, database: str | None) -> Outbox:
         """The writer of outbox rows for calls without a transaction of their own."""

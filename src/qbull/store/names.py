@@ -25,8 +25,10 @@ short names below to `base`, and list the ones they use in their NAMES lines.
                                    job (core/durable.py) and the signals that wait for it
                                    (lua/lib/signals.lua); deleted with the job
       log:<id>            list     the newest log lines of the job; deleted with the job
+      stream:<id>         stream   the newest values that the job has emitted (lua/emit.lua); deleted with the
+                                   job, and expires some time after the last value
       cancelling          hash     job id → position and ending, for jobs that a worker has and must stop
-      extras              set      the jobs that have any of these three
+      extras              set      the jobs that have any of these four
       schedules           zset     schedule → the next time in ms to check it; inf: never
       schedule:<name>     hash     definition, next run and last result of a schedule; deleted with the
                                    schedule

@@ -76,7 +76,7 @@ _PRODUCER_ROLE = AclRole(
         *_REGISTER_VERBS,
         *_SWITCH_VERBS,
     ),
-    commands=("hexists", "hmget", "subscribe", "ping", "xdel"),
+    commands=("hexists", "hmget", "subscribe", "ping", "xdel", "xread"),
     names=("queues",),
     channels=("bell", "done"),
 )
@@ -90,6 +90,7 @@ _WORKER_ROLE = AclRole(
             "take_over",
             "progress_write",
             "history_write",
+            "emit",
             "signals_read",
             "reports_add",
             "settle",
@@ -129,7 +130,7 @@ _WORKER_ROLE = AclRole(
     commands=(
         *("get", "hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
-        *("xdel", "xrange", "xreadgroup", "xrevrange", "xinfo|consumers"),
+        *("xdel", "xrange", "xread", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),
     names=("", "queues", "workers", "roster", "losses", "lost", "truce", "schedules"),
     channels=("bell", "done"),

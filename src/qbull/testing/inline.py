@@ -225,7 +225,7 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         """Make it the job that `current_job()` returns."""
         place = f"5{self.now_ms}-0".encode()
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
-        job.progress_sink = InlineProgress(kept, self.now_ms)
+        job.progress_sink = InlineProgress(kept, self.now_ms, self.app._codecs, task.signature.hooks)
         if task.durable:
             job.durable = kept.durable = InlineSteps(self.app, kept, self.now_ms, _in_a_loop).run(job)
         token = running.set(job)

@@ -13,6 +13,7 @@ from qbull.core.durability import Durability
 from qbull.core.layout import Layout
 from qbull.core.record import body_of, repack, split_ending
 from qbull.core.signals import NewSignal
+from qbull.core.streams import StreamEntry
 from qbull.core.unique import UniqueWindow
 from qbull.errors import QbullError, ResultTimeout
 from qbull.produce.client import Client
@@ -62,6 +63,12 @@ class InlineClient(Client):
         word = kept.signal(signal)
         await self._inline._launch(kept)
         return word
+
+    async def read_stream(
+        self, partition: Partition, id: str, after: int, block_seconds: float
+    ) -> list[StreamEntry]:
+        kept = self._inline.kept.get((partition._queue, id))  # type: ignore[attr-defined]
+        return kept.stream[after:] if kept is not None else []
 
     async def close(self) -> None:
         """Only a connection to an outbox may be open."""

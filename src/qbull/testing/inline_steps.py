@@ -12,6 +12,7 @@ from qbull.core.durable import STEP_FIELD, read_history
 from qbull.core.outcome import Suspended
 from qbull.core.record import body_of
 from qbull.core.signals import read_signals
+from qbull.core.streams import EMITTED_FIELD
 from qbull.core.values import ValueHooks
 from qbull.store.verbs.signals import PendingSignals
 from qbull.testing.memory_job import InlineJob
@@ -45,7 +46,8 @@ class InlineSteps:
     def run(self, job: RunningJob) -> DurableRun:
         """The durable run of the job."""
         fields = {b"%s%d" % (STEP_FIELD, number): stored for number, stored in self._kept.steps.items()}
-        return DurableRun(job, read_history(fields), self)
+        emitted = {EMITTED_FIELD + name.encode(): b"%d" % times for name, times in self._kept.emitted.items()}
+        return DurableRun(job, read_history(fields | emitted), self)
 
     @property
     def hooks(self) -> ValueHooks:

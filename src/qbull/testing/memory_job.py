@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import Future
-from typing import Literal
+from typing import Any, Literal
 
+from qbull.codecs.chain import CodecChain
 from qbull.core.outcome import Delay, decide
 from qbull.core.progress import Progress
 from qbull.core.record import (
@@ -21,11 +22,15 @@ from qbull.core.record import (
 )
 from qbull.core.retry import Retry
 from qbull.core.signals import MAX_SIGNALS, NewSignal
+from qbull.core.streams import EmittedKey, StreamEntry, encode_emitted
+from qbull.core.values import ValueHooks
 from qbull.middleware import Settled
 from qbull.store.read.inspect import StoredJob
 from qbull.store.verbs.progress import LogLine
-from qbull.worker.current import RunningJob
+from qbull.worker.current import RunningJob, SimpleStream
+from qbull.worker.durable_services import stream_context
 from qbull.worker.step_calls import StepRunner
+from qbull.worker.streams import key_of
 
 INLINE_WORKER_ID = "inline"
 
@@ -48,6 +53,10 @@ class InlineJob:
         """The signals that its task has not taken."""
         self.signaled: list[str] = []
         """The digests of all signals that were sent."""
+        self.stream: list[StreamEntry] = []
+        """The values that it has emitted."""
+        self.emitted: dict[str, int] = {}
+        """How often each was emitted outside of steps, if its task is durable."""
         self.durable: StepRunner | None = None
 
     def wait(self, when: int | str, now_ms: int) -> None:
@@ -139,10 +148,19 @@ class InlineJob:
         return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)
 
 
-class InlineProgress:
-    """Records the progress and the log lines of a job."""
+class InlineProgress(SimpleStream):
+    """Records the progress, the log lines and the emitted values of a job.
 
-    def __init__(self, kept: InlineJob, now_ms: int) -> None:
+    Args:
+        kept: the job.
+        now_ms: the time of the test.
+        codecs: the codecs of the app.
+        hooks: how values of the task travel.
+    """
+
+    def __init__(self, kept: InlineJob, now_ms: int, codecs: CodecChain, hooks: ValueHooks) -> None:
+        self._codecs = codecs
+        self._hooks = hooks
         self._kept = kept
         self._now_ms = now_ms
 
@@ -154,3 +172,18 @@ class InlineProgress:
         written: Future[None] = Future()
         written.set_result(None)
         return written
+
+    def encode(self, job: RunningJob, value: Any) -> bytes:
+        return encode_emitted(job.body.task, value, self._hooks)
+
+    def take_value(self, job: RunningJob, content: bytes) -> None:
+        key = key_of(job, content)
+        if key is None:
+            return
+        kept = self._kept
+        if key.name:
+            kept.emitted[key.name] = key.times
+        number = len(kept.stream) + 1
+        text = (key if key.name else EmittedKey("", number)).text(job.position)
+        context = stream_context(kept.queue, kept.id, job.body.task, text)
+        kept.stream.append(StreamEntry(number, text, self._codecs.protect(context, content)))

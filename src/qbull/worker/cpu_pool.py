@@ -220,7 +220,7 @@ class _PoolProcess:
             while True:
                 length = LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
                 answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
-                if answer.word not in ("log", "progress", "record"):
+                if answer.word not in ("log", "progress", "record", "emit"):
                     return answer
                 on_progress(answer)
         except (asyncio.IncompleteReadError, OSError):
@@ -254,14 +254,16 @@ class _PoolProcess:
 
 
 def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
-    """Report the progress and the log lines of a job that runs in another process."""
+    """Report the progress, the log lines and the values of a job that runs in another process."""
     if answer.word == "record":
         handle_forwarded(answer.result or b"", job)
         return
     if job.progress_sink is None:
         return
     job.has_output = True
-    if answer.word == "log":
+    if answer.word == "emit":
+        job.progress_sink.emit_soon(job, answer.result or b"null")
+    elif answer.word == "log":
         job.progress_sink.log(job, answer.error)
     elif (reported := read_progress(answer.result or b"")) is not None:
         job.progress_sink.progress(job, reported)

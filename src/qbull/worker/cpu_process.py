@@ -24,10 +24,11 @@ from qbull.core.flow import Dependency
 from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
 from qbull.core.progress import Progress
 from qbull.core.record import body_of
+from qbull.core.streams import encode_emitted
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
-from qbull.worker.current import RunningJob, running
+from qbull.worker.current import RunningJob, SimpleStream, running
 from qbull.worker.debugging import refuse_breakpoints
 from qbull.worker.lifespan import Lifespan
 from qbull.worker.process.forwarded_log import ForwardingHandler
@@ -72,12 +73,14 @@ class ProcessReply(msgspec.Struct):
     queue: bool = False
 
 
-class ProcessProgressSink:
-    """In a process of the pool: passes the job's progress and log lines to the worker, from any thread."""
+class ProcessProgressSink(SimpleStream):
+    """In a process of the pool: passes progress, log lines and values to the worker, from any thread."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
         self._turn = threading.Lock()
+        self.hooks: ValueHooks = DEFAULT_HOOKS
+        """How values of the running task travel."""
 
     def progress(self, job: RunningJob, value: Progress) -> None:
         self.tell(ProcessReply(word="progress", result=value.packed().encode()))
@@ -87,6 +90,12 @@ class ProcessProgressSink:
         written: Future[None] = Future()
         written.set_result(None)
         return written
+
+    def encode(self, job: RunningJob, value: Any) -> bytes:
+        return encode_emitted(job.body.task, value, self.hooks)
+
+    def take_value(self, job: RunningJob, content: bytes) -> None:
+        self.tell(ProcessReply(word="emit", result=content))
 
     def tell_record(self, record: bytes) -> None:
         """Pass a log record on, as `forwarded_log` encodes it."""
@@ -115,6 +124,7 @@ def _run_request(
         signature = Signature(body.task, function, hooks)
         args, kwargs = signature.decode(body.payload if request.payload is None else request.payload)
         job = RunningJob(request.queue, request.position, request.id, request.record, body)
+        sink.hooks = hooks
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         running.set(job)
         if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock

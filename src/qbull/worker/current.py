@@ -19,16 +19,40 @@ from qbull.core.flow import Dependency
 from qbull.core.ids import planned_ms_in
 from qbull.core.progress import Progress, make_progress
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
-from qbull.errors import JobCancelled, JobFailed, NotFound, QbullError, ResultTimeout
+from qbull.core.streams import encode_emitted
+from qbull.errors import JobCancelled, JobFailed, NotFound, ResultTimeout, TakenOver
 from qbull.store.verbs.partition import Partition
-from qbull.worker.step_calls import DurableCalls, StepRunner, runner_of
+from qbull.worker.step_calls import DurableCalls, StepRunner, refuse_loop, runner_of
 
 
 class ProgressSink(Protocol):
-    """Receives the progress and the log lines of a job, from any thread."""
+    """Receives the progress, the log lines and the emitted values of a job, from any thread."""
 
     def progress(self, job: RunningJob, value: Progress) -> None: ...
     def log(self, job: RunningJob, text: str) -> Future[None]: ...
+    def encode(self, job: RunningJob, value: Any) -> bytes: ...
+    async def emit(self, job: RunningJob, content: bytes) -> bool: ...
+    def emit_soon(self, job: RunningJob, content: bytes) -> Future[bool]: ...
+
+
+class SimpleStream:
+    """The part of a progress sink that takes emitted values, if taking one needs no waiting."""
+
+    def take_value(self, job: RunningJob, content: bytes) -> None:
+        """Take a value as JSON."""
+        raise NotImplementedError
+
+    def encode(self, job: RunningJob, value: Any) -> bytes:
+        return encode_emitted(job.body.task, value)
+
+    async def emit(self, job: RunningJob, content: bytes) -> bool:
+        return self.emit_soon(job, content).result()
+
+    def emit_soon(self, job: RunningJob, content: bytes) -> Future[bool]:
+        self.take_value(job, content)
+        taken: Future[bool] = Future()
+        taken.set_result(True)
+        return taken
 
 
 class RunningJob(msgspec.Struct, eq=False):
@@ -70,6 +94,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """The outcomes of the jobs that it waited for in its flow."""
     trace_id: str = ""
     """The trace of this run, if the app has tracing on."""
+    emitted: int = 0
+    """How many values it has emitted in this run."""
     durable: StepRunner | None = None
     """Runs its steps, if its task is durable."""
 
@@ -169,11 +195,43 @@ class CurrentJob(DurableCalls):
         Args:
             text: the line.
         """
-        if asyncio._get_running_loop() is not None:
-            raise QbullError("log_sync() would block the running event loop; await log() instead")
+        refuse_loop("log")
         written = self._log(text)
         if written is not None:
             written.result()
+
+    async def emit(self, value: Any) -> None:
+        """Add a value to the stream of the job: `handle.stream()` yields it. Returns when the server has it.
+
+        Raises TakenOver if another worker has the job by now.
+
+        Args:
+            value: the value, which must have a JSON form.
+        """
+        job = self._running
+        if job.progress_sink is not None and not job.stopped:
+            content = job.progress_sink.encode(job, value)
+            if not await job.progress_sink.emit(job, content):
+                raise self._taken_over()
+
+    def emit_sync(self, value: Any) -> None:
+        """`emit` for plain functions.
+
+        Args:
+            value: the value, which must have a JSON form.
+        """
+        refuse_loop("emit")
+        job = self._running
+        if job.progress_sink is not None and not job.stopped:
+            content = job.progress_sink.encode(job, value)
+            if not job.progress_sink.emit_soon(job, content).result():
+                raise self._taken_over()
+
+    def _taken_over(self) -> TakenOver:
+        return TakenOver(
+            f'queue "{self.queue}": job {self.id} was given to another worker; its stream takes no values of '
+            "this run"
+        )
 
     def _log(self, text: str) -> Future[None] | None:
         job = self._running

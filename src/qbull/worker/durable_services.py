@@ -64,6 +64,11 @@ def signal_context(queue: str, id: str, task: str, name: str) -> ValueContext:
     return ValueContext("signal", queue, task, id, name.encode("utf-8", "surrogatepass"))
 
 
+def stream_context(queue: str, id: str, task: str, key: bytes) -> ValueContext:
+    """Binds an emitted value to its job and its key."""
+    return ValueContext("stream value", queue, task, id, key)
+
+
 def step_context(queue: str, id: str, task: str, number: int) -> ValueContext:
     """Binds a record to its job and number: the codecs refuse it anywhere else."""
     return ValueContext("step", queue, task, id, b"%d" % number)

@@ -17,8 +17,10 @@ from functools import partial
 from qbull.core.progress import Progress
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS, MAX_LOG_LINES, JobUpdate
+from qbull.worker.assignment import Assignment
 from qbull.worker.current import RunningJob
 from qbull.worker.outage import Outage
+from qbull.worker.streams import StreamWriter
 
 PROGRESS_FLUSH_SECONDS = 0.25
 PROGRESS_BATCH_SIZE = 100
@@ -45,10 +47,14 @@ class UnsentProgress:
 
 
 class ProgressWriter:
-    """Writes the progress and the log lines of one queue's jobs."""
+    """Writes the progress and the log lines of one queue's jobs, and has the writer of their streams."""
 
-    def __init__(self, outage: Outage) -> None:
+    def __init__(self, outage: Outage, assignment: Assignment) -> None:
         self._outage = outage
+        self._streams = streams = StreamWriter(outage, assignment)
+        self.encode = streams.encode
+        self.emit = streams.emit
+        self.emit_soon = streams.emit_soon
         self._loop: asyncio.AbstractEventLoop | None = None
         self._said: dict[RunningJob, UnsentProgress] = {}
         self._sent = -PROGRESS_FLUSH_SECONDS
@@ -58,6 +64,7 @@ class ProgressWriter:
     def open(self) -> None:
         """Send from the running event loop from now on."""
         self._loop = asyncio.get_running_loop()
+        self._streams.open()
 
     def progress(self, job: RunningJob, value: Progress) -> None:
         def say() -> None:
@@ -99,11 +106,13 @@ class ProgressWriter:
                     await asyncio.wrap_future(written)
                 else:
                     await said.arrived.wait()
+            await self._streams.flush(job)
         finally:
             job.stopped = True
             self._said.pop(job, None)
 
     async def close(self) -> None:
+        await self._streams.close()
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])

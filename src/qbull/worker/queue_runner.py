@@ -72,7 +72,7 @@ class QueueRunner:
         self._live_settings = LiveSettingsFollower(
             wiring, settings, self._brake, self._background, self._apply_settings
         )
-        self._progress = ProgressWriter(outage)
+        self._progress = ProgressWriter(outage, assignment)
         self.histograms = HistogramWriter(store, settings.name, outage)
         self._failures = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
         outcomes = OutcomeRecorder(

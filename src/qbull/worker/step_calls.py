@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from qbull.core.outcome import Suspended
 from qbull.core.retry import Retry
 from qbull.core.signals import SignalWait, check_signal_name
+from qbull.core.streams import EmittedKey
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError, QbullError
 
 P = ParamSpec("P")
@@ -50,6 +51,7 @@ class StepRunner(Protocol):
     def sleep_sync(self, wake: WakeTime) -> None: ...
     async def wait_for(self, wait: SignalWait) -> Any: ...
     def wait_for_sync(self, wait: SignalWait) -> Any: ...
+    def emission(self, content: bytes) -> EmittedKey | None: ...
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
     def close(self) -> None: ...
@@ -141,7 +143,7 @@ class StepCalls:
             args: its arguments.
             kwargs: its arguments, by name.
         """
-        _refuse_loop("step")
+        refuse_loop("step")
         result: R = self._steps.step_sync(StepCall(function, args, kwargs, self._step_options))
         return result
 
@@ -224,7 +226,7 @@ class DurableCalls(StepCalls):
             until: the time to sleep until, with a time zone, instead of a duration.
             hold_lane: in an ordered lane, the jobs behind it wait.
         """
-        _refuse_loop("sleep")
+        refuse_loop("sleep")
         self._steps.sleep_sync(_wake_time(seconds, minutes, hours, until, hold_lane))
 
     @overload
@@ -280,7 +282,7 @@ class DurableCalls(StepCalls):
             timeout: seconds after which SignalTimeout is raised; None to wait for ever.
             hold_lane: in an ordered lane, the jobs behind it wait.
         """
-        _refuse_loop("wait_for")
+        refuse_loop("wait_for")
         return self._steps.wait_for_sync(_signal_wait(name, type, timeout, hold_lane))
 
     async def checkpoint(self, value: T, *, name: str = "") -> T:
@@ -304,7 +306,7 @@ class DurableCalls(StepCalls):
             value: the value.
             name: which value, if a task keeps several.
         """
-        _refuse_loop("checkpoint")
+        refuse_loop("checkpoint")
         kept: T = self._steps.checkpoint_sync(name, value)
         return kept
 
@@ -340,6 +342,7 @@ def runner_of(task: str, runner: StepRunner | None) -> StepRunner:
     return runner
 
 
-def _refuse_loop(name: str) -> None:
+def refuse_loop(name: str) -> None:
+    """Refuse the synchronous form of a call in an event loop."""
     if asyncio._get_running_loop() is not None:
         raise QbullError(f"{name}_sync() would block the running event loop; await {name}() instead")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -99,3 +99,17 @@ async def try_step(
             raise
         name = call.options.name or function.name
         raise TimeoutError(f'step "{name}" ran longer than its timeout of {timeout:g} s') from error
+
+
+def current_task() -> object:
+    """The asyncio task that runs now; None in a thread without an event loop."""
+    return asyncio.current_task() if asyncio._get_running_loop() is not None else None
+
+
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, or the exception itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from leaves_of(one)
+    else:
+        yield error

@@ -51,6 +51,7 @@ _KEYLESS_COMMANDS = frozenset([
 # fmt: on
 _SUBCOMMAND_KEY_COMMANDS = frozenset(["XGROUP", "XINFO"])
 _SCRIPT_COMMANDS = frozenset(["EVAL", "EVALSHA"])
+_STREAM_COMMANDS = frozenset(["XREAD", "XREADGROUP"])
 
 
 class ClusterServer(Server):
@@ -221,13 +222,11 @@ def slot_of(command: tuple[CommandArgument, ...]) -> int | None:
         return None
     if name in _SCRIPT_COMMANDS:
         return _slot(command[3])
-    if name == "XREADGROUP":
+    if name in _STREAM_COMMANDS:
         streams = command[command.index("STREAMS") + 1 :]
         slots = {_slot(stream) for stream in streams[: len(streams) // 2]}
         if len(slots) != 1:
-            raise RuntimeError(
-                "XREADGROUP of several slots; in a cluster each partition must be read by itself"
-            )
+            raise RuntimeError(f"{name} of several slots; in a cluster each partition must be read by itself")
         return slots.pop()
     return _slot(command[2 if name in _SUBCOMMAND_KEY_COMMANDS else 1])
 

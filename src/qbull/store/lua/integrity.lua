@@ -34,7 +34,8 @@ local function check_extras(id, place)
   local known = redis.call('SISMEMBER', extras, id) == 1
   local mark = redis.call('HGET', cancelling, id)
   if known and not place then fault(id, 'has extras, but the index does not know it') end
-  if not known and (mark or redis.call('EXISTS', base .. 'job:' .. id, base .. 'log:' .. id) > 0) then
+  local others = {base .. 'job:' .. id, base .. 'log:' .. id, base .. 'stream:' .. id}
+  if not known and (mark or redis.call('EXISTS', unpack(others)) > 0) then
     fault(id, 'has extras that are not listed')
   end
   if mark and place then

@@ -4,9 +4,9 @@
 -- NAMES delayed arrivals extras expiring
 -- USES  index tell
 -- FLAGS allow-oom
--- ARGV  source  … number id due record ends besides lines
---       besides, lines: how many arguments follow these: field, value … of the job's extras, then lines of
---       its log
+-- ARGV  source  … number id due record ends besides lines values
+--       besides, lines, values: how many arguments follow these: field, value … of the job's extras, lines of
+--       its log, and its stream (move_out.lua)
 -- GIVES 1, or the mark of this partition if it is closed itself
 if is_closed() then return mark_of_partition() end
 
@@ -17,13 +17,21 @@ local function arguments(from, upto)
   return list
 end
 
+local function add_stream(id, from, upto)
+  if upto < from then return end
+  local stream = base .. 'stream:' .. id
+  for i = from + 1, upto, 3 do redis.call('XADD', stream, ARGV[i], 'k', ARGV[i + 1], 'v', ARGV[i + 2]) end
+  if tonumber(ARGV[from]) > 0 then redis.call('PEXPIRE', stream, ARGV[from]) end
+end
+
 local last = tonumber(redis.call('HGET', arrivals, source) or 0)
 local at, came = rest, false
 while at <= #ARGV do
   local number, id, due, record = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local ends, besides = ARGV[at + 4], at + 7
+  local ends, besides = ARGV[at + 4], at + 8
   local lines = besides + ARGV[at + 5]
-  at = lines + ARGV[at + 6]
+  local values = lines + ARGV[at + 6]
+  at = values + ARGV[at + 7]
   look_up({id})
   if number > last and not place_of(id) then
     redis.call('ZADD', delayed, due, id)
@@ -31,7 +39,8 @@ while at <= #ARGV do
     if ends ~= '' then redis.call('ZADD', expiring, ends, id) end
     if at > besides then
       in_chunks('HSET', base .. 'job:' .. id, arguments(besides, lines - 1))
-      in_chunks('RPUSH', base .. 'log:' .. id, arguments(lines, at - 1))
+      in_chunks('RPUSH', base .. 'log:' .. id, arguments(lines, values - 1))
+      add_stream(id, values, at - 1)
       redis.call('SADD', extras, id)
     end
     came = true

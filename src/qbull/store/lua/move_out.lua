@@ -8,8 +8,8 @@
 -- ARGV  from:int most:int
 --       from: how many jobs of `delayed` were seen before and stay
 -- GIVES how many were seen by now and stay; the size of `delayed`; then for each job number, id, due time,
---       record, the time by which it must have started (or nothing), {field, value …} of its extras, and
---       {line …} of its log
+--       record, the time by which it must have started (or nothing), {field, value …} of its extras,
+--       {line …} of its log, and {milliseconds that it stays, number, key, value …} of its stream
 if not is_closed() then return {0, 0} end
 
 -- At least the current time, so that no number is used twice after a failover that has lost the last ones.
@@ -19,6 +19,17 @@ local function next_number()
   last = last or tonumber(redis.call('HGET', kept, 'departed') or 0)
   last = math.max(last + 1, t[1] * 1000000 + t[2])
   return string.format('%.0f', last)
+end
+
+local function stream_of(id)
+  local entries = redis.call('XRANGE', base .. 'stream:' .. id, '-', '+')
+  if #entries == 0 then return {} end
+  local values = {redis.call('PTTL', base .. 'stream:' .. id)}
+  for _, entry in ipairs(entries) do
+    local n = #values
+    values[n + 1], values[n + 2], values[n + 3] = entry[1], entry[2][2], entry[2][4]
+  end
+  return values
 end
 
 local ids = redis.call('ZRANGE', leaving, 0, most - 1)
@@ -47,10 +58,11 @@ end
 look_up(ids)
 local answer = {from, redis.call('ZCARD', delayed)}
 for _, id in ipairs(ids) do
-  local besides, lines = {}, {}
+  local besides, lines, values = {}, {}, {}
   if redis.call('SISMEMBER', extras, id) == 1 then
     besides = redis.call('HGETALL', base .. 'job:' .. id)
     lines = redis.call('LRANGE', base .. 'log:' .. id, 0, -1)
+    values = stream_of(id)
   end
   answer[#answer + 1] = redis.call('ZSCORE', leaving, id)
   answer[#answer + 1] = id
@@ -59,5 +71,6 @@ for _, id in ipairs(ids) do
   answer[#answer + 1] = redis.call('ZSCORE', expiring, id) or ''
   answer[#answer + 1] = besides
   answer[#answer + 1] = lines
+  answer[#answer + 1] = values
 end
 return answer

@@ -41,6 +41,7 @@ class MovingJob(NamedTuple):
     ends: bytes
     extras: list[bytes]
     log: list[bytes]
+    stream: list[bytes]
 
 
 class HeldLanes(NamedTuple):
@@ -106,7 +107,7 @@ class PartitionMoves(StoreVerbs):
         brought = stay = 0
         while True:
             stay, there, *flat = await self._script("move_out", source, stay, MAX_JOBS_PER_CALL)
-            jobs = [MovingJob(int(float(n)), *rest) for n, *rest in _rows(flat, 7)]
+            jobs = [MovingJob(int(float(n)), *rest) for n, *rest in _rows(flat, 8)]
             if not jobs and stay >= there:
                 await self._move_schedules(layout, source)
                 return brought
@@ -160,8 +161,9 @@ class PartitionMoves(StoreVerbs):
                 job.ends,
                 len(job.extras),
                 len(job.log),
+                len(job.stream),
             )
-            flat += (*job.extras, *job.log)
+            flat += (*job.extras, *job.log, *job.stream)
         return await self._script("move_in", home, source, *flat)
 
     async def _skip_intermediate(
