@@ -180,23 +180,12 @@ class App:
         """
         if name in self.queues and not in_notebook():
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
+        told = (Alert() if alert else None) if isinstance(alert, bool) else alert
+        count = (self.environment.partitions or 1) if partitions is None else partitions
         settings = QueueSettings(
-            name,
-            (self.environment.partitions or 1) if partitions is None else partitions,
-            order,
-            concurrency,
-            lane,
-            retry,
-            timeout,
-            keep,
-            on_failed,
-            max_active,
-            rate,
-            track,
-            (Alert() if alert else None) if isinstance(alert, bool) else alert,
-            confirm_order,
-            stream,
-        )
+            name, count, order, concurrency, lane, retry, timeout, keep, on_failed, max_active, rate, track,
+            told, confirm_order, stream,
+        )  # fmt: skip
         self.queues[name] = queue = Queue(self, settings)
         return queue
 
