@@ -204,9 +204,9 @@ async def test_a_job_that_has_arrived_does_not_arrive_again_although_it_has_run_
     moving = await MovingQueue.open(store, order=None, keep=Keep(completed=0, failed=0))
     await moving.put(moving.old, "j1", when=HOUR)
     layout = await moving.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 10)
+    _, _, number, id, due, record, *_ = await store.server.script("move_out", moving.old.base, 0, 10)
     new = await moving.home("j1")
-    arrive = ("move_in", new.base, 0, number, id, due, record, "", 0, 0)
+    arrive = ("move_in", new.base, 0, number, id, due, record, "", 0, 0, 0)
     await store.server.script(*arrive)  # and whoever brought it dies
     await moving.let_time_pass(new)
     ran = await moving.run(new)
@@ -223,14 +223,14 @@ async def test_nor_does_it_when_the_number_was_changed_in_between(store: Store) 
     moving = await MovingQueue.open(store, order=None, keep=Keep(completed=0, failed=0))
     await moving.put(moving.old, "j1", when=HOUR)
     await moving.change(2)
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 10)
+    _, _, number, id, due, record, *_ = await store.server.script("move_out", moving.old.base, 0, 10)
     between = await moving.home("j1")
-    await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
+    await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0, 0)
     await moving.let_time_pass(between)
     ran = await moving.run(between)
     layout = await moving.change(3)
 
-    late = await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0)
+    late = await store.server.script("move_in", between.base, 0, number, id, due, record, "", 0, 0, 0)
     await moving.moves.move_jobs(layout, 0)
 
     assert ran == ["j1"]
@@ -245,8 +245,8 @@ async def test_a_job_arrives_although_a_failover_has_lost_the_number_of_the_one_
     await moving.put(moving.old, "second", when=2 * HOUR)
     layout = await moving.change(1)
     new = moving.partition(layout.current.numbers[0])
-    _, _, number, id, due, record, _, _, _ = await store.server.script("move_out", moving.old.base, 0, 1)
-    assert await store.server.script("move_in", new.base, 0, number, id, due, record, "", 0, 0) == 1
+    _, _, number, id, due, record, *_ = await store.server.script("move_out", moving.old.base, 0, 1)
+    assert await store.server.script("move_in", new.base, 0, number, id, due, record, "", 0, 0, 0) == 1
     await store.server.script("move_ack", moving.old.base, id)
 
     await store.server.call("HDEL", moving.old.base + "kept", "departed")
