@@ -53,6 +53,7 @@ from qbull.manage.flow import Flow
 from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.middleware import Enqueueing, Middleware, Settled
 from qbull.queue import Queue
+from qbull.store.audit import acting_as
 from qbull.store.read.drain_status import Repartitioning
 from qbull.store.read.stream import JobStream
 from qbull.store.verbs.progress import LogLine
@@ -134,6 +135,7 @@ __all__ = [
     "Task",
     "TooLarge",
     "Unique",
+    "acting_as",
     "asgi",
     "chain",
     "current_job",

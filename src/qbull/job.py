@@ -41,6 +41,7 @@ from qbull.errors import (
     ResultTimeout,
     job_not_found,
 )
+from qbull.store.audit import audited, of_job
 from qbull.store.read.inspect import StoredJob
 from qbull.store.read.stream import JobStream
 from qbull.store.verbs.history import read_records
@@ -154,6 +155,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         find = partial(self._arrived, client, None)
         return JobStream(self.id, client.results, client.read_stream, find, decode, after)
 
+    @audited("signal job", of_job, only_named=True)
     async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> Literal["sent"]:
         """Send a signal to a durable job. Its task gets the value from `wait_for(name)`, now or later.
 
@@ -251,6 +253,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             )
         return await stored.get(reference)
 
+    @audited("cancel job", of_job)
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
         """Cancel the job. Returns "cancelled", or "cancelling" if its worker was asked to stop it.
 
@@ -270,6 +273,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             return "cancelled" if word == "cancelled" else "cancelling"
         raise self._conflict(word, CANCEL_CONFLICTS)
 
+    @audited("retry job", of_job)
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
         """Run a failed or cancelled job again. Attempts count from 1 again; the history is kept.
 
@@ -290,12 +294,14 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             if word != "moved":  # Moved: it was retried meanwhile, and has failed once more.
                 raise self._conflict(word, RETRY_CONFLICTS)
 
+    @audited("promote job", of_job)
     async def promote(self) -> Literal["waiting"]:
         """Run a delayed job now. A job that waits for its next attempt keeps its place in its lane."""
         token = new_token()
         await self._do(lambda partition: partition.promote_one(token, self.id), "promoted", PROMOTE_CONFLICTS)
         return "waiting"
 
+    @audited("reschedule job", of_job)
     async def reschedule(
         self, *, delay: float | None = None, at: datetime | None = None
     ) -> Literal["waiting", "delayed"]:
@@ -313,6 +319,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         token, when = new_token(), Options(delay=delay, at=at).when
         return await self._change(lambda partition: partition.reschedule(token, self.id, when), "rescheduled")
 
+    @audited("update job", of_job)
     async def update(self, arguments: Mapping[str, Any]) -> Literal["waiting", "delayed"]:
         """Change the arguments of a job that has not started. Returns its state.
 
@@ -353,6 +360,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         encode = msgspec.msgpack.encode
         return encode(body.task), encode(self._queue._encode_edited(self.id, body, arguments))
 
+    @audited("remove job", of_job)
     async def remove(self) -> Literal["removed"]:
         """Delete the job permanently. Raises Conflict for a running job.
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 
+from msgspec.structs import fields
+
 from qbull.codecs.schedules import ScheduleCodec
 from qbull.config import QueueSettings, check_name
 from qbull.core.codec import encode_payload
@@ -23,6 +25,7 @@ from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.schedule_state import PlanChange, SchedulePlan, pause_plan, resume_plan
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
+from qbull.store.audit import audited, note, of_schedules
 from qbull.store.verbs.declare import ScheduleDeclarations
 from qbull.store.verbs.schedules import (
     PartitionPlans,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 NOT_YET_DECLARED = "no worker has written it to the server yet"
+_NOT_IN_THE_LOG = ("name", "queue", "task", "args", "key")
+"""Fields of a schedule that the audit log has elsewhere, or that may show arguments."""
 
 
 ScheduleInfos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
@@ -53,6 +58,7 @@ class Schedules:
     def __init__(self, app: App) -> None:
         self._app = app
 
+    @audited("put schedule", of_schedules)
     async def upsert(
         self,
         name: str,
@@ -88,6 +94,7 @@ class Schedules:
         if queue is not None:
             await self._app._client().router.register(queue.settings, queue.tasks)
         await self._stored.put(schedule, "own", settings)
+        note(before=_rule(known.plan.schedule if known is not None else None), after=_rule(schedule))
         return await self.get(name)
 
     async def list(self) -> ScheduleInfos:
@@ -136,6 +143,7 @@ class Schedules:
         now_ms = await self._now_ms(schedule)
         return [in_zone(planned, schedule.tz) for planned in islice(schedule.ticks(now_ms), count)]
 
+    @audited("run schedule", of_schedules)
     async def run(self, name: str) -> Job[Any]:
         """Run the schedule now, in addition to its plan and even if it is paused. Returns the job.
 
@@ -160,8 +168,10 @@ class Schedules:
         server = client.store.confirmed(durability) if durability is not None else None
         ticks = ScheduleTicks(client.store, ScheduleCodec(self._app._codecs), queue.tasks)
         created = await ticks.fire_now(partition, schedule, id, server)
+        note(job=id)
         return Job(id, created, queue)
 
+    @audited("pause schedule", of_schedules)
     async def pause(self, name: str) -> None:
         """Start no runs until `resume(name)`. Running jobs go on.
 
@@ -169,7 +179,9 @@ class Schedules:
             name: the name of the schedule.
         """
         await self._change(name, pause_plan)
+        note(after={"paused": True})
 
+    @audited("resume schedule", of_schedules)
     async def resume(self, name: str) -> None:
         """Continue with the next run. Runs within the pause are not made up for.
 
@@ -177,7 +189,9 @@ class Schedules:
             name: the name of the schedule.
         """
         await self._change(name, resume_plan)
+        note(after={"paused": False})
 
+    @audited("remove schedule", of_schedules)
     async def remove(self, name: str) -> None:
         """Remove a schedule that was made at run time. If the code declares it too, the code counts again.
 
@@ -194,6 +208,7 @@ class Schedules:
                 "back; pause it, or remove it from the code"
             )
         await self._stored.remove(name)
+        note(before=_rule(plan.schedule if plan is not None else None))
 
     # Reads and changes on the server.
 
@@ -208,14 +223,18 @@ class Schedules:
         return await self._stored.read(location, names)
 
     async def _change(self, name: str, how: Callable[[SchedulePlan, int], PlanChange | None]) -> None:
+        def noted(plan: SchedulePlan, now_ms: int) -> PlanChange | None:
+            note(before={"paused": plan.paused_ms is not None})
+            return how(plan, now_ms)
+
         try:
-            await self._stored.change(name, how)
+            await self._stored.change(name, noted)
         except NotFound:
             schedule = self._app.declared.get(name)
             if schedule is None:
                 raise await self._unknown(name) from None
             await self._bring(schedule)
-            await self._stored.change(name, how)
+            await self._stored.change(name, noted)
 
     async def _bring(self, schedule: Schedule) -> None:
         """Write one schedule of the code to the server, as a worker does when it starts."""
@@ -317,6 +336,18 @@ class Schedules:
         names = sorted({*self._app.declared, *await self._stored.locations()})
         some = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
         return NotFound(f'schedule "{name}": there is none of this name; there is: {some or "none"}')
+
+
+def _rule(schedule: Schedule | None) -> dict[str, Any] | None:
+    """A schedule for the audit log, without its arguments and the key that is made of them."""
+    if schedule is None:
+        return None
+    said: dict[str, Any] = {"task": f"{schedule.queue}/{schedule.task}"}
+    for field in fields(schedule):
+        value = getattr(schedule, field.name)
+        if field.name not in _NOT_IN_THE_LOG and value != field.default:
+            said[field.name] = value
+    return said
 
 
 def _problem(schedule: Schedule, served: Collection[str], tasks: Collection[str]) -> str | None:

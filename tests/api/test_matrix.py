@@ -85,6 +85,8 @@ def test_a_token_for_some_queues_has_no_say_in_what_concerns_the_whole_app() -> 
         "POST /api/tokens/{token}/rotate",
         "DELETE /api/tokens/{token}",
         "GET /api/audit",
+        "GET /api/audit/export",
+        "GET /api/audit/verify",
     }
     assert all(("{queue}" in e.path) == (e.scope == "queue") for e in TABLE)
 

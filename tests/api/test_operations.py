@@ -301,7 +301,23 @@ async def test_what_was_done_is_in_the_audit(orders_app: OrdersApp, admin: Perso
     )
     assert entry["detail"] == {
         "action": "redrive",
+        "filter": {"state": "failed", "task": "ship"},
         "operation": started["operationId"],
-        "state": "failed",
-        "task": "ship",
+        "jobs": 2,
     }
+
+
+async def test_the_end_of_an_operation_that_outlives_its_request_is_in_the_audit(
+    orders_app: OrdersApp, admin: Person
+) -> None:
+    await orders_app.fail(2)
+    started = await admin.post(f"{PATH}/operations", {"action": "retry"})
+
+    async def has_ended() -> bool:
+        return bool((await admin.get("/api/audit", action="end operation"))["entries"])
+
+    await eventually(has_ended)
+
+    [entry] = (await admin.get("/api/audit", action="end operation"))["entries"]
+    assert (entry["target"], entry["who"]) == (f"orders/{started['operationId']}", "QBULL_ADMIN_TOKEN")
+    assert entry["detail"] == {"action": "retry", "state": "done", "jobs": 2}

@@ -81,7 +81,7 @@ def _documented_fields(kind: type) -> Iterator[str]:
 def _keywords(thing: Any, parameter: inspect.Parameter) -> list[str]:
     """The keys of the TypedDict in `**settings: Unpack[TaskSettings]`."""
     unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
-    return list(thing.__globals__[unpacked[1]].__annotations__) if unpacked else []
+    return list(inspect.unwrap(thing).__globals__[unpacked[1]].__annotations__) if unpacked else []
 
 
 @pytest.mark.parametrize("module", MODULES)

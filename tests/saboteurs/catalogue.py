@@ -710,4 +710,28 @@ SABOTEURS = (
         "",
         ("tests/guide/test_streams.py",),
     ),
+    Saboteur(
+        "a removed audit line is not noticed",
+        "the check of the audit log does not look at the numbers of its entries",
+        "core/audit_chain.py",
+        "        if link.number != expected:\n",
+        "        if False:\n",
+        ("tests/store/test_audit_log.py",),
+    ),
+    Saboteur(
+        "a changed audit line is not noticed",
+        "the check of the audit log does not hash the entries again",
+        "core/audit_chain.py",
+        "        if link.hash != link_hash(link.before, link.number, link.entry):\n",
+        "        if False:\n",
+        ("tests/store/test_audit_log.py",),
+    ),
+    Saboteur(
+        "a token for some queues acts on all",
+        "the queue in the path is not compared with the scope of the token",
+        "api/asgi.py",
+        '            check_queue(caller, path["queue"])\n',
+        "            pass\n",
+        ("tests/api/test_matrix.py", "tests/api/test_scopes.py"),
+    ),
 )

@@ -24,7 +24,7 @@ KEYWORDS = set(
 BUILT_IN = set(
     re.findall(
         r"\w+",
-        "ARGV KEYS cjson ipairs math next pairs pcall redis cmsgpack setmetatable string table tonumber tostring type unpack",
+        "ARGV KEYS bit cjson ipairs math next pairs pcall redis cmsgpack setmetatable string table tonumber tostring type unpack",
     )
 )
 

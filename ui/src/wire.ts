@@ -66,6 +66,21 @@ export interface Attempt {
   worker: string;
 }
 
+export interface AuditChain {
+  stream: "programs" | "strangers" | "trail";
+  entries: number;
+  unchained: number;
+  last: string;
+  faults: string[];
+}
+
+export interface AuditCheck {
+  success?: boolean;
+  timestamp: string;
+  complete: boolean;
+  streams: AuditChain[];
+}
+
 export interface AuditEntry {
   id: string;
   at: string;
@@ -78,6 +93,10 @@ export interface AuditEntry {
   detail: Record<string, unknown>;
   address: string;
   count: number;
+  reason: string;
+  stream: "programs" | "strangers" | "trail";
+  number: number;
+  hash: string;
 }
 
 export interface AuditPage {

@@ -18,7 +18,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
     "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
-    "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi"),
+    "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi", "acting_as"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
         "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "SignalMismatch", "NotFound", "Conflict", "LifespanError", "TakenOver", "StepFailed", "HistoryMismatch", "SignalTimeout", "JobFailed", "JobCancelled", "ResultTimeout",
@@ -158,7 +158,7 @@ def _signature(name: str, thing: Any) -> str:
         before = parameter.kind
         parts.append(_parameter(parameter))
         if unpacked := re.search(r"Unpack\[(\w+)\]", str(parameter.annotation)):
-            keys = thing.__globals__[unpacked[1]].__annotations__
+            keys = inspect.unwrap(thing).__globals__[unpacked[1]].__annotations__
             named = f"`**{parameter.name}` are " + ", ".join(f"`{key}`" for key in keys) + ".\n\n"
     back = signature.return_annotation
     gives = "" if back is inspect.Signature.empty or inspect.isclass(thing) else f" -> {_plain(back)}"

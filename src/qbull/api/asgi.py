@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any, assert_never
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from qbull.api.context import ApiContext
 from qbull.api.dashboard import Dashboard
 from qbull.api.endpoint import NOTHING, ApiCall, Endpoint, Nothing, Reply, check_queue
 from qbull.api.guard import AllowedHosts, UndeclaredProxies, check_same_origin, guarded
+from qbull.api.headers import REASON_HEADER, header
 from qbull.api.problems import ApiProblem, problem_of
 from qbull.api.routes import Router, path_of
 from qbull.api.table import TABLE
@@ -28,6 +30,7 @@ from qbull.app import App
 from qbull.core.access import Access, Role
 from qbull.core.single_sign_on import SingleSignOn
 from qbull.errors import ConfigError, NotFound
+from qbull.store.audit import checked_reason, within_entry
 from qbull.store.verbs.audit_log import AuditLogEntry
 from qbull.views.shape import to_plain
 
@@ -119,7 +122,8 @@ class Api:
             if endpoint.action_roles:
                 _check_role(caller, endpoint.action_roles.get(getattr(body, "action", ""), required))
             call = ApiCall(self.context, request, caller, path, query, body, details)
-            response = _response(await endpoint.handler(call), endpoint)
+            with within_entry(details):
+                response = _response(await endpoint.handler(call), endpoint)
             status = response.status_code
             return response
         except Exception as error:
@@ -157,10 +161,19 @@ class Api:
         assert endpoint.audit is not None
         target = details.pop("target", None) or "/".join(path.values())
         who = details.pop("who", None) or caller.name
+        said = details.pop("reason", "")
         client = request.scope.get("client")
         address = client[0] if client else ""
         entry = AuditLogEntry(
-            who, caller.role, caller.how, endpoint.audit, target[:300], status, details, address
+            who,
+            caller.role,
+            caller.how,
+            endpoint.audit,
+            target[:300],
+            status,
+            details,
+            address,
+            reason=_reason(request) or checked_reason(said),
         )
         if endpoint.counted and status < 300:
             self.context.audit.count(entry)
@@ -184,6 +197,11 @@ def _login_endpoints(settings: SingleSignOn) -> list[Endpoint]:
     except ModuleNotFoundError as error:
         raise ConfigError(f'single sign-on needs {error.name}; pip install "qbull[oidc]"') from None
     return SingleSignOnLogin(settings).endpoints()
+
+
+def _reason(request: Request) -> str:
+    """Why somebody does it, as they say in a header; other characters than ASCII are percent-encoded."""
+    return checked_reason(unquote(header(request, REASON_HEADER.lower().encode()) or ""))
 
 
 def _check_role(caller: Caller, required: Role) -> None:

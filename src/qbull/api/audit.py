@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from qbull.errors import ServerError
+from qbull.store.audit import short
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
 from qbull.store.verbs.audit_log import AuditLogEntry
@@ -23,8 +23,6 @@ log = logging.getLogger("qbull.audit")
 AUDIT_FLUSH_SECONDS = 1.0
 """How long calls of one kind are counted before they are written."""
 MAX_AUDIT_KINDS = 1000
-MAX_AUDIT_VALUE_BYTES = 500
-"""Longer values are cut."""
 
 
 class AuditWriter:
@@ -36,13 +34,12 @@ class AuditWriter:
     async def write(self, entry: AuditLogEntry) -> None:
         """Write an entry at once. If the server is unavailable, the process log has it."""
         entry = msgspec.structs.replace(
-            entry, detail={name: _short(value) for name, value in entry.detail.items()}
+            entry, detail={name: short(value) for name, value in entry.detail.items()}
         )
         log.info("%s (%s) %s %s: %d", entry.who, entry.how, entry.action, entry.target, entry.status)
         try:
-            await audit_log.write(
-                self._store(), [entry], strangers=entry.role == "open" and entry.status >= 400
-            )
+            is_unknown = entry.role == "open" and entry.status >= 400
+            await audit_log.write(self._store(), [entry], "strangers" if is_unknown else "trail")
         except ServerError as error:
             log.error("audit entry not written: %s: %s", error, msgspec.json.encode(entry).decode())
 
@@ -79,12 +76,3 @@ class AuditWriter:
                 await audit_log.write(self._store(), entries[:MAX_AUDIT_KINDS])
         except ServerError as error:
             log.error("not written to the audit: %s: %d kinds of calls", error, len(entries))
-
-
-def _short(value: Any) -> Any:
-    text = msgspec.json.encode(value)
-    return (
-        value
-        if len(text) <= MAX_AUDIT_VALUE_BYTES
-        else text[:MAX_AUDIT_VALUE_BYTES].decode("utf-8", "replace") + "…"
-    )

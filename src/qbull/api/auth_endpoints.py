@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import msgspec
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 import qbull
 from qbull.api.auth import SECURE_SESSION_COOKIE, SESSION_COOKIE, cookie_name, cookie_of
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
+from qbull.api.filters import past_moment
 from qbull.api.problems import ApiProblem
 from qbull.core.access import check_scope
-from qbull.core.record import to_datetime
 from qbull.store.verbs import audit_log, tokens
+from qbull.store.verbs.audit_log import AuditSearch
 from qbull.views import access as views
-from qbull.views.shape import view_of
+from qbull.views.shape import to_plain
+
+JSON_LINES = "application/jsonl"
 
 
 async def me(call: ApiCall[Nothing, Nothing]) -> views.MeView:
@@ -80,7 +89,6 @@ async def create_token(call: ApiCall[Nothing, views.NewTokenBody]) -> views.Crea
     call.audit_details.update(target=asked.name, role=asked.role, **({"queues": queues} if queues else {}))
     by, lasts = call.caller.name, asked.expires_in
     token, text = await tokens.create(store, asked.name, asked.role, by=by, lasts=lasts, queues=queues)
-    call.audit_details["token"] = token.id
     return views.CreatedTokenView(timestamp=now(), token=text, details=views.TokenView.of(token))
 
 
@@ -103,13 +111,41 @@ async def revoke_token(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
 
 async def audit(call: ApiCall[views.AuditQuery, Nothing]) -> views.AuditPageView:
     store, limit = call.context.store, call.query.limit
-    found = await audit_log.read(store, limit, call.query.before)
-    entries = [
-        view_of(views.AuditEntryView, one.entry, id=one.id, at=to_datetime(one.at_ms)) for one in found
-    ]
+    found = await audit_log.search(store, limit, _wanted(call), call.query.before)
     return views.AuditPageView(
-        timestamp=now(), entries=entries, next=found[-1].id if len(found) == limit else None
+        timestamp=now(),
+        entries=[views.AuditEntryView.of(one) for one in found],
+        next=found[-1].id if len(found) == limit else None,
     )
+
+
+async def export_audit(call: ApiCall[views.AuditFilterQuery, Nothing]) -> StreamingResponse:
+    found = audit_log.found(call.context.store, _wanted(call))
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for record in found:
+            yield msgspec.json.encode(to_plain(views.AuditEntryView.of(record))) + b"\n"
+
+    headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
+    return StreamingResponse(lines(), media_type=JSON_LINES, headers=headers)
+
+
+async def verify_audit(call: ApiCall[Nothing, Nothing]) -> views.AuditCheckView:
+    streams = [
+        views.AuditChainView.of(stream, await audit_log.verify(call.context.store, stream))
+        for stream in audit_log.MAX_AUDIT_ENTRIES
+    ]
+    complete = not any(one.faults for one in streams)
+    return views.AuditCheckView(timestamp=now(), complete=complete, streams=streams)
+
+
+def _wanted(call: ApiCall[Any, Nothing]) -> AuditSearch:
+    """The search of a caller, in the entries as he may see them."""
+    query: views.AuditFilterQuery = call.query
+    shown = partial(call.context.redaction.audit_record, caller=call.caller)
+    since = past_moment("since", query.since) if query.since is not None else None
+    since_ms = int(since.timestamp() * 1000) if since is not None else 0
+    return AuditSearch(query.who, query.action, query.target, query.search, since_ms, shown)
 
 
 ENDPOINTS = [
@@ -200,9 +236,27 @@ ENDPOINTS = [
         method="GET",
         path="/api/audit",
         role="viewer",
-        summary="Read the audit log, the newest entry first",
+        summary="Read and search the audit log, the newest entry first",
         handler=audit,
         query=views.AuditQuery,
         answer=views.AuditPageView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/audit/export",
+        role="viewer",
+        summary="Export the audit log as JSON lines, the newest entry first",
+        handler=export_audit,
+        query=views.AuditFilterQuery,
+        answer=str,
+        media=JSON_LINES,
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/audit/verify",
+        role="viewer",
+        summary="Check that no entry of the audit log was removed or changed",
+        handler=verify_audit,
+        answer=views.AuditCheckView,
     ),
 ]

@@ -51,7 +51,7 @@ class ApiContext:
         self.auth = Authenticator(lambda: self.store, access)
         self.audit = AuditWriter(lambda: self.store)
         self.redaction = Redaction(access)
-        self.operations = OperationRunner(lambda: self.store)
+        self.operations = OperationRunner(lambda: self.store, self.audit)
         self.broadcaster = EventBroadcaster(
             lambda: self.store, self.queues, errors=not self.redaction.is_used
         )

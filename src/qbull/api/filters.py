@@ -25,7 +25,7 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
             case "text":
                 filters[name] = value
             case "time":
-                filters[name] = _past_moment(name, value)
+                filters[name] = past_moment(name, value)
             case "payload":
                 path, _, expected = value.partition("=")
                 context.redaction.refuse_hidden_filter(caller, name, path)
@@ -37,7 +37,7 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
     return cast(JobFilterArguments, filters)
 
 
-def _past_moment(field: str, text: str) -> datetime:
+def past_moment(field: str, text: str) -> datetime:
     """Parse a time as people write it, or refuse the field."""
     try:
         return parse_moment(text, datetime.now(UTC), UTC)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+REASON_HEADER = "X-Qbull-Reason"
+"""Why a call changes something, for the audit log."""
+
 
 def header(request: Request, wanted: bytes) -> str | None:
     """The first header of this name, which must be in lower case."""

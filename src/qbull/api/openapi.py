@@ -10,7 +10,9 @@ from starlette.responses import Response
 
 import qbull
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.headers import REASON_HEADER
 from qbull.api.problems import STATUS_TITLES, ProblemBody
+from qbull.store.audit import MAX_AUDIT_REASON_CHARS
 
 SCHEMA_REF = "#/components/schemas/{name}"
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
@@ -92,7 +94,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "x-role": endpoint.role,
-        "parameters": [*map(_in_path, endpoint.parameters), *_in_query(endpoint)],
+        "parameters": [*map(_in_path, endpoint.parameters), *_in_query(endpoint), *_in_header(endpoint)],
         "responses": _responses(endpoint),
     }
     if endpoint.role != "open":
@@ -125,7 +127,7 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _schema(endpoint: Endpoint) -> dict[str, Any]:
-    return {"type": "string"} if endpoint.media.startswith("text/") else _ref(endpoint.answer)
+    return {"type": "string"} if endpoint.answer is str else _ref(endpoint.answer)
 
 
 def _ref(shape: Any) -> dict[str, Any]:
@@ -149,6 +151,14 @@ def _in_query(endpoint: Endpoint) -> list[dict[str, Any]]:
         {"name": name, "in": "query", "required": name in required, "schema": _query_schema(of)}
         for name, of in described["properties"].items()
     ]
+
+
+def _in_header(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.audit is None:
+        return []
+    text = "why, for the audit log; other characters than ASCII are percent-encoded"
+    schema = {"type": "string", "maxLength": MAX_AUDIT_REASON_CHARS, "pattern": "^[!-~]*$"}
+    return [{"name": REASON_HEADER, "in": "header", "required": False, "description": text, "schema": schema}]
 
 
 def _query_schema(schema: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from qbull.manage import bulk, search
 from qbull.manage.bulk import BulkOperation, BulkStep
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
+from qbull.store.audit import filter_facts
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.verbs import operations
 from qbull.store.verbs.operations import Operation
@@ -162,10 +163,12 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
     address.
     """
     running = call.context.operations
+    call.audit_details.update(action=request.action, filter=filter_facts(request.filter_view()))
     operation = await running.start(request)
-    call.audit_details.update(action=request.action, operation=operation.id, **request.filter_view())
+    call.audit_details["operation"] = operation.id
     if wait:
         operation = await running.until(operation.id, wait)
+        call.audit_details["jobs"] = operation.done
     if operation.state == "failed":
         raise ApiProblem(503, f"{request.action} has failed after {operation.done} jobs: {operation.error}")
     ended = operation.state == "done"
@@ -180,7 +183,7 @@ async def _started(call: ApiCall[Any, Any], request: OperationRequest, wait: flo
 async def list_operations(call: ApiCall[Nothing, Nothing]) -> views.OperationsView:
     store = call.context.store
     found = await operations.newest(store, MAX_SHOWN_OPERATIONS)
-    shown = [_operation_view(one) for one in found if call.caller.may_use(one.queue)]
+    shown = [_operation_view(call, one) for one in found if call.caller.may_use(one.queue)]
     return views.OperationsView(timestamp=now(), operations=shown)
 
 
@@ -188,7 +191,7 @@ async def one_operation(call: ApiCall[Nothing, Nothing]) -> views.OneOperationVi
     store = call.context.store
     found = await operations.find(store, call.path["operation"])
     call.check_queue(found.queue)
-    return views.OneOperationView(timestamp=now(), operation=_operation_view(found))
+    return views.OneOperationView(timestamp=now(), operation=_operation_view(call, found))
 
 
 async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
@@ -201,10 +204,11 @@ async def stop_operation(call: ApiCall[Nothing, Nothing]) -> DoneView:
     return DoneView(message=f"operation {id} is being stopped", timestamp=now())
 
 
-def _operation_view(one: Operation) -> views.OperationView:
+def _operation_view(call: ApiCall[Any, Any], one: Operation) -> views.OperationView:
     return view_of(
         views.OperationView,
         one,
+        filter=call.context.redaction.filter(one.filter, call.caller),
         started_at=to_datetime(one.started_ms),
         updated_at=to_datetime(one.updated_ms),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.core.route import digest
 from qbull.queue import Queue
+from qbull.store.audit import within_entry
 from qbull.store.read import lane
 from qbull.store.read.partition_report import partition_report
 from qbull.views import access
@@ -97,15 +99,27 @@ async def resume(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
 async def pause_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     queues = await call.context.queues_of(call.caller)
     for queue in queues:
-        await queue.pause(by=call.caller.name)
+        with _one_of_many(call, queue):
+            await queue.pause(by=call.caller.name)
     return access.DoneView(message=f"paused {_count(queues)}", timestamp=now())
 
 
 async def resume_all(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
     queues = await call.context.queues_of(call.caller)
     for queue in queues:
-        await queue.resume(by=call.caller.name)
+        with _one_of_many(call, queue):
+            await queue.resume(by=call.caller.name)
     return access.DoneView(message=f"resumed {_count(queues)}", timestamp=now())
+
+
+@contextmanager
+def _one_of_many(call: ApiCall[Nothing, Nothing], queue: Queue) -> Iterator[None]:
+    """Name a queue in the audit entry of a call for many, if the call has changed it."""
+    facts: dict[str, Any] = {}
+    with within_entry(facts):
+        yield
+    if facts["after"]:
+        call.audit_details.setdefault("changed", []).append(queue.name)
 
 
 def _count(queues: Sequence[Queue]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets as random_secrets
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,6 +19,10 @@ from qbull.api.problems import ApiProblem
 from qbull.core.access import Access
 from qbull.core.job_info import JobInfo
 from qbull.core.redaction import REDACTED, all_texts_in, error_kind, redact_text, redact_value, secrets_in
+from qbull.store.verbs.audit_log import AuditLogRecord
+
+_HIDDEN_FILTERS = ("payload", "error_contains", "fingerprint")
+"""Filters by values of jobs."""
 
 
 class Redaction:
@@ -99,6 +104,20 @@ class Redaction:
             return fingerprint
         return hmac.new(self._key, fingerprint.encode(), hashlib.sha256).hexdigest()[:12]
 
+    def filter(self, given: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """The filters of somebody's request as this caller may see them."""
+        if self.sees_payloads(caller):
+            return dict(given)
+        return {name: REDACTED if name in _HIDDEN_FILTERS else value for name, value in given.items()}
+
+    def audit_record(self, record: AuditLogRecord, caller: Caller) -> AuditLogRecord:
+        """An entry of the audit log as this caller may see it."""
+        entry = record.entry
+        if self.sees_payloads(caller) or not isinstance(entry.detail.get("filter"), dict):
+            return record
+        detail = entry.detail | {"filter": self.filter(entry.detail["filter"], caller)}
+        return replace(record, entry=replace(entry, detail=detail))
+
     def refuse_hidden(self, payload: Any) -> None:
         """Refuse arguments that contain the placeholder of a hidden value."""
         if self.fields and _contains(payload, REDACTED):
@@ -115,7 +134,7 @@ class Redaction:
             name: the filter.
             field: the argument that it selects by, if it is the filter of arguments.
         """
-        if name in ("payload", "error_contains", "fingerprint") and not self.sees_payloads(caller):
+        if name in _HIDDEN_FILTERS and not self.sees_payloads(caller):
             raise ApiProblem(
                 403,
                 "this server shows arguments and errors to admins only, so only admins can filter by them",

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from qbull.api.audit import AuditWriter
 from qbull.core.job_filter import JOB_FILTERS, JobFilter, JobFilterArguments
 from qbull.core.record import STATES, State
 from qbull.errors import Conflict, QbullError, ServerError
@@ -26,6 +27,7 @@ from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import server_time
 from qbull.store.store import Store
 from qbull.store.verbs import operations
+from qbull.store.verbs.audit_log import AuditLogEntry
 from qbull.store.verbs.operations import Operation
 
 log = logging.getLogger("qbull.api")
@@ -79,8 +81,11 @@ class OperationRequest:
 
 
 class OperationRunner:
-    def __init__(self, store: Callable[[], Store]) -> None:
+    def __init__(self, store: Callable[[], Store], audit: AuditWriter) -> None:
         self._store = store
+        self._audit = audit
+        self._awaited: set[str] = set()
+        """Operations whose request still waits, and writes their number of jobs to the audit log itself."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._now: dict[str, Operation] = {}
 
@@ -114,7 +119,11 @@ class OperationRunner:
         """Wait until an operation of this process ends or the time is over; returns its record."""
         task = self._tasks.get(id)
         if task is not None:
-            await asyncio.wait([task], timeout=seconds)
+            self._awaited.add(id)
+            try:
+                await asyncio.wait([task], timeout=seconds)
+            finally:
+                self._awaited.discard(id)
         return self._now[id]
 
     async def stop(self, id: str) -> None:
@@ -153,6 +162,8 @@ class OperationRunner:
             await self._report(id)
         except ServerError as failure:
             log.warning("operation %s: its outcome could not be stored: %s", id, failure)
+        if id not in self._awaited:
+            await self._audit.write(_ended(self._now[id]))
         if len(self._now) > 10 * MAX_RUNNING_OPERATIONS:
             last = list(self._now)[-MAX_RUNNING_OPERATIONS:]
             self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}
@@ -177,3 +188,10 @@ class OperationRunner:
         now = int(await server_time(store) * 1000)
         self._now[id] = msgspec.structs.replace(self._now[id], updated_ms=now)
         return await operations.write(store, self._now[id])
+
+
+def _ended(operation: Operation) -> AuditLogEntry:
+    """The entry about the end of an operation that has outlived its request."""
+    detail = {"action": operation.action, "state": operation.state, "jobs": operation.done}
+    target = f"{operation.queue}/{operation.id}"
+    return AuditLogEntry(operation.by, "", "operation", "end operation", target, 200, detail)

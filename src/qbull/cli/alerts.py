@@ -9,11 +9,12 @@ import msgspec
 
 from qbull.alerts.deliver import send_test_messages
 from qbull.cli.schedules import ListingGroup
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.core.problems import OpenProblem, ProblemNotice, subject_of, text_of
 from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
+from qbull.store import audit
 from qbull.store.verbs.alerts import read_known_problems
 
 NO_DESTINATION = "no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
@@ -73,6 +74,7 @@ def list_alerts(target: Target, as_json: bool) -> None:
 
 
 @alerts.command("test")
+@with_reason
 @on_target
 @click.pass_context
 def send_test(ctx: click.Context, target: Target) -> None:
@@ -87,7 +89,8 @@ def send_test(ctx: click.Context, target: Target) -> None:
         raise ConfigError(NO_DESTINATION)
 
     async def main() -> bool:
-        results = await send_test_messages(settings, app)
+        async with audit.entry(target.store, "test alerts", "", places=len(settings.destinations)):
+            results = await send_test_messages(settings, app)
         for to, error in results:
             click.echo(f"{to.kind} ({to.host}): {'sent' if error is None else f'not sent: {error}'}")
         return all(error is None for _, error in results)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from qbull.cli.dead_letters import filtered
-from qbull.cli.target import Target, on_target
+from qbull.cli.target import Target, on_target, with_reason
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.record import State
 
@@ -38,6 +38,7 @@ def cancel_many(
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @filtered
+@with_reason
 @on_target
 def purge(
     target: Target, queue_name: str, states: tuple[State, ...], yes: bool, filters: JobFilterArguments

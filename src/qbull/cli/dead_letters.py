@@ -11,7 +11,7 @@ from typing import Any, TypeVar, assert_never
 import click
 
 from qbull.cli.duration import SecondsParam
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.job_filter import JOB_FILTERS, FilterField, JobFilterArguments
 from qbull.core.moment import parse_moment
@@ -23,7 +23,7 @@ from qbull.views.shape import to_plain, view_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def read_past_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
@@ -47,7 +47,7 @@ def _filter_option(name: str, field: FilterField) -> Callable[[F], F]:
         case "text":
             return click.option(flag, metavar=field.placeholder, help=field.help)
         case "time":
-            return click.option(flag, metavar=field.placeholder, callback=_moment, help=field.help)
+            return click.option(flag, metavar=field.placeholder, callback=read_past_moment, help=field.help)
         case "payload":
             return click.option(flag, metavar=field.placeholder, callback=_payload, help=field.help)
         case _:
@@ -113,6 +113,7 @@ def failures(target: Target, queue_name: str, scan: int, filters: JobFilterArgum
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of jobs.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Maximum number of jobs per second.")
 @filtered
+@with_reason
 @on_target
 def redrive(
     target: Target, queue_name: str, limit: int | None, rate: float | None, filters: JobFilterArguments
@@ -154,6 +155,7 @@ def redrive(
 )
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of jobs.")
 @filtered
+@with_reason
 @on_target
 def clean(
     target: Target,

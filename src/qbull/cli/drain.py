@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from qbull.cli.drain_report import DrainProgress, drain_json, print_drain
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import print_json
 from qbull.compat.celery.broker import address_of
 from qbull.core.cron import zone_of
@@ -17,6 +17,7 @@ from qbull.drain.deliver import JobImporter
 from qbull.drain.move import DrainRun, JobSource
 from qbull.drain.source import SourceServer
 from qbull.errors import NotFound
+from qbull.store import audit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,6 +75,7 @@ def _every_source(command: F) -> F:
             help="Move jobs of the task OLD to the task NEW; may be given several times.",
         ),
         click.option("--dry-run", is_flag=True, help="Only report which jobs can be moved."),
+        with_reason,
         on_target,
         as_json,
     )(command)
@@ -116,7 +118,13 @@ class _DrainCommand:
                         "check its name and --from"
                     )
                 importer = JobImporter(self.target.app, to=self.to, names=self.names)
-                report = await DrainRun(jobs, importer, dry=self.dry_run, on_step=DrainProgress()).run(names)
+                run = DrainRun(jobs, importer, dry=self.dry_run, on_step=DrainProgress())
+                if self.dry_run:
+                    report = await run.run(names)
+                else:
+                    async with audit.entry(self.target.store, "drain", kind.name, queues=names):
+                        report = await run.run(names)
+                        audit.note(jobs=report.moved.total())
             finally:
                 await server.close()
             if self.as_json:

@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from qbull.cli.duration import wait_for_result
-from qbull.cli.target import Target, on_target
+from qbull.cli.target import Target, on_target, with_reason
 from qbull.cli.terminal import print_json
 from qbull.core.durability import DURABILITIES
 from qbull.core.options import JOB_OPTIONS, OptionKind, options_from
 from qbull.errors import ArgumentsError
 from qbull.produce import by_name
+from qbull.store import audit
 from qbull.views.jobs import UniqueBody
 
 
@@ -82,6 +83,7 @@ def read_moment(name: str, text: str) -> datetime:
 @click.argument("arguments", metavar="JSON")
 @with_job_options
 @wait_for_result
+@with_reason
 @on_target
 def enqueue(
     target: Target, queue_name: str, task: str, arguments: str, wait: float | None, **options: Any
@@ -102,7 +104,9 @@ def enqueue(
 
     async def main() -> None:
         queue = await target.queue(queue_name)
-        job = await by_name.enqueue(queue, task, values, call_options)
+        async with audit.entry(target.store, "enqueue", f"{queue_name}/{task}"):
+            job = await by_name.enqueue(queue, task, values, call_options)
+            audit.note(job=job.id)
         if not job.created:
             click.echo(f"qbull: a job with the id {job.id} exists already; nothing was added", err=True)
         if wait is None:

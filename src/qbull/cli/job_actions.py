@@ -11,7 +11,7 @@ from qbull.cli.bulk import NOT_STARTED_STATES, cancel_many
 from qbull.cli.dead_letters import filtered
 from qbull.cli.duration import SecondsParam
 from qbull.cli.enqueue import read_arguments, read_json, read_moment
-from qbull.cli.target import Target, on_target
+from qbull.cli.target import Target, on_target, with_reason
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.record import State
 from qbull.job import Job
@@ -28,7 +28,7 @@ def _one_job(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("id", required=False)
-@click.option("--reason", default="cancelled", help="Reason, stored with the job.")
+@click.option("--reason", default="cancelled", help="Reason, stored with the job and in the audit log.")
 @click.option("--all", "every", is_flag=True, help="Without ID: all jobs of the given states.")
 @click.option(
     "--state",
@@ -73,6 +73,7 @@ def cancel(
 @click.command()
 @_one_job
 @click.option("--payload", metavar="JSON", help='New arguments by name; "-" reads them from standard input.')
+@with_reason
 @on_target
 def retry(target: Target, queue_name: str, id: str, payload: str | None) -> None:
     """Run a failed or cancelled job again.
@@ -91,6 +92,7 @@ def retry(target: Target, queue_name: str, id: str, payload: str | None) -> None
 
 @click.command()
 @_one_job
+@with_reason
 @on_target
 def promote(target: Target, queue_name: str, id: str) -> None:
     """Run a delayed job now.
@@ -106,6 +108,7 @@ def promote(target: Target, queue_name: str, id: str) -> None:
 @_one_job
 @click.option("--delay", type=SecondsParam(), metavar="DURATION", help="Run it after this long, such as 2h.")
 @click.option("--at", metavar="TIME", help="Run it at this time: 2030-01-31T12:00:00Z.")
+@with_reason
 @on_target
 def reschedule(target: Target, queue_name: str, id: str, delay: float | None, at: str | None) -> None:
     """Change when a job may run that has not started.
@@ -131,6 +134,7 @@ def reschedule(target: Target, queue_name: str, id: str, delay: float | None, at
     required=True,
     help='All arguments by name; "-" reads them from standard input.',
 )
+@with_reason
 @on_target
 def update(target: Target, queue_name: str, id: str, payload: str) -> None:
     """Change the arguments of a job that has not started.
@@ -150,6 +154,7 @@ def update(target: Target, queue_name: str, id: str, payload: str) -> None:
 @_one_job
 @click.argument("name")
 @click.argument("value", metavar="[JSON]", required=False)
+@with_reason
 @click.option("--signal-id", help="Of several signals with the same id, the job gets one.")
 @on_target
 def signal(
@@ -170,6 +175,7 @@ def signal(
 
 @click.command()
 @_one_job
+@with_reason
 @on_target
 def remove(target: Target, queue_name: str, id: str) -> None:
     """Delete a job permanently.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from qbull.cli.pause import by
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
@@ -80,6 +80,7 @@ def _retry(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
     help="Seconds between attempts for all tasks of the queue; none for a single attempt.",
 )
 @by
+@with_reason
 @on_target
 def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> None:
     """Change settings of a queue for all its workers.
@@ -106,6 +107,7 @@ def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> 
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("settings", nargs=-1, metavar="[SETTING]…")
 @by
+@with_reason
 @on_target
 def reset(target: Target, queue_name: str, settings: tuple[str, ...], by: str | None) -> None:
     """Reset settings of a queue to those in its code.

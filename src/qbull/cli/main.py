@@ -66,6 +66,7 @@ COMMAND_GROUPS = {
     "Administer and integrate": {
         "alerts": "qbull.cli.alerts:alerts",
         "token": "qbull.cli.token:token",
+        "audit": "qbull.cli.audit:audit",
         "acl": "qbull.cli.acl:print_acl",
         "check-celery": "qbull.cli.check_celery.command:check_celery",
         "drain": "qbull.cli.drain:drain",

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from qbull.cli.duration import SecondsParam
-from qbull.cli.target import Target, on_target
+from qbull.cli.target import Target, on_target, with_reason
 from qbull.queue import Queue
 
 by = click.option("--by", help="Your name for the history.  [default: user@host]")
@@ -24,6 +24,7 @@ all_queues = click.option("--all", "every", is_flag=True, help="All queues that 
     help="Wait this long for running jobs to end, such as 90s or 10m; fail if some still run.",
 )
 @by
+@with_reason
 @on_target
 def pause(target: Target, queue_name: str | None, every: bool, wait: float | None, by: str | None) -> None:
     """Pause a queue, or all: start no more of its jobs.
@@ -53,6 +54,7 @@ def pause(target: Target, queue_name: str | None, every: bool, wait: float | Non
 @click.argument("queue_name", metavar="[QUEUE]", required=False)
 @all_queues
 @by
+@with_reason
 @on_target
 def resume(target: Target, queue_name: str | None, every: bool, by: str | None) -> None:
     """Resume a paused queue, or all.

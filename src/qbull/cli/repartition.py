@@ -9,7 +9,7 @@ from types import TracebackType
 
 import click
 
-from qbull.cli.target import Target, on_target
+from qbull.cli.target import Target, on_target, with_reason
 from qbull.core.layout import MAX_PARTITIONS
 from qbull.queue import Queue
 from qbull.store.read.drain_status import Repartitioning
@@ -26,6 +26,7 @@ REPARTITION_LOG_SECONDS = 5.0
 @click.option(
     "--no-wait", is_flag=True, help="Do not wait until the workers have emptied the old partitions."
 )
+@with_reason
 @on_target
 def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool) -> None:
     """Change the number of a queue's partitions while it is in use.

@@ -9,7 +9,7 @@ import click
 
 from qbull.cli.duration import wait_for_result
 from qbull.cli.enqueue import read_arguments
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.core.schedule_info import ScheduleInfo
 from qbull.errors import ArgumentsError
@@ -128,6 +128,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     help="Schedule no runs before this time, for example 2026-01-31T09:00:00+01:00.",
 )
 @click.option("--end", metavar="TIME", callback=_moment, help="Schedule no runs after this time.")
+@with_reason
 @on_target
 @as_json
 def put(target: Target, name: str, task: str, arguments: str, as_json: bool, **rule: Any) -> None:
@@ -180,6 +181,7 @@ def preview(target: Target, name: str, count: int, as_json: bool) -> None:
 
 @schedules.command()
 @click.argument("name")
+@with_reason
 @on_target
 def pause(target: Target, name: str) -> None:
     """Pause a schedule: it has no runs until it is resumed."""
@@ -188,6 +190,7 @@ def pause(target: Target, name: str) -> None:
 
 @schedules.command()
 @click.argument("name")
+@with_reason
 @on_target
 def resume(target: Target, name: str) -> None:
     """Resume a schedule. Runs that fell into the pause are skipped."""
@@ -196,6 +199,7 @@ def resume(target: Target, name: str) -> None:
 
 @schedules.command()
 @click.argument("name")
+@with_reason
 @on_target
 def remove(target: Target, name: str) -> None:
     """Remove a schedule made at run time. One that the code declares is reset to the code."""
@@ -205,6 +209,7 @@ def remove(target: Target, name: str) -> None:
 @click.command()
 @click.argument("name", metavar="SCHEDULE")
 @wait_for_result
+@with_reason
 @on_target
 def run(target: Target, name: str, wait: float | None) -> None:
     """Run a schedule now and print the job's id.

@@ -15,11 +15,15 @@ from qbull.cli.app_loading import load_app
 from qbull.environment import read_environment
 from qbull.errors import ConfigError
 from qbull.queue import Queue
+from qbull.store.audit import on_the_command_line
 from qbull.store.connection.address import Address
 from qbull.store.store import Store
 
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
+
+REASON = "qbull.reason"
+"""The name of the reason in the context of a command."""
 
 
 class Target:
@@ -58,13 +62,18 @@ class Target:
         return [await self.queue(name) for name in await self.store.queues()]
 
     def run(self, command: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Run a coroutine function with the app open, in an event loop of its own."""
+        """Run a coroutine function with the app open, in an event loop of its own.
+
+        The audit log names the user of this process, and the reason of --reason.
+        """
+        given = click.get_current_context().meta
 
         async def main() -> A:
             async with self.app:
                 return await command()
 
-        return asyncio.run(main())
+        with on_the_command_line(None, given.get(REASON, "")):
+            return asyncio.run(main())
 
 
 def on_target(command: F) -> F:
@@ -88,6 +97,16 @@ def on_target(command: F) -> F:
         with_target = option(with_target)
     return with_target  # type: ignore[return-value]
 
+
+def _remember_reason(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    ctx.meta[REASON] = value or ""
+    return value
+
+
+with_reason = click.option(
+    "--reason", expose_value=False, callback=_remember_reason, help="Why, for the audit log."
+)
+"""For commands that change something."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 

@@ -6,11 +6,12 @@ import getpass
 
 import click
 
-from qbull.cli.target import Target, as_json, on_target
+from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.access import TOKEN_ROLES, TokenRole, check_scope
 from qbull.core.record import to_datetime
 from qbull.errors import ConfigError
+from qbull.store import audit
 from qbull.store.verbs import tokens
 from qbull.store.verbs.tokens import Token
 from qbull.views.access import TokenView
@@ -66,6 +67,7 @@ def _lifetime(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     callback=_lifetime,
     help="Lifetime of the token.  [default: until it is revoked]",
 )
+@with_reason
 @on_target
 def create(
     target: Target, role: TokenRole, name: str, queues: tuple[str, ...], expires: float | None
@@ -82,9 +84,9 @@ def create(
     scope = check_scope(queues)
 
     async def main() -> None:
-        _, text = await tokens.create(
-            target.app._client().store, name, role, by=_user(), lasts=expires, queues=scope
-        )
+        store = target.app._client().store
+        async with audit.entry(store, "create token", name):
+            _, text = await tokens.create(store, name, role, by=_user(), lasts=expires, queues=scope)
         click.echo(text)
 
     target.run(main)
@@ -104,6 +106,7 @@ def create(
     callback=_lifetime,
     help="Lifetime of the token from now on.  [default: as before]",
 )
+@with_reason
 @on_target
 def rotate(target: Target, id: str, overlap: float | None, expires: float | None) -> None:
     """Give a token a new secret and print it.
@@ -116,7 +119,9 @@ def rotate(target: Target, id: str, overlap: float | None, expires: float | None
     """
 
     async def main() -> None:
-        _, text = await tokens.rotate(target.app._client().store, id, overlap=overlap or 0.0, lasts=expires)
+        store = target.app._client().store
+        async with audit.entry(store, "rotate token", id, overlap=overlap or 0.0):
+            _, text = await tokens.rotate(store, id, overlap=overlap or 0.0, lasts=expires)
         click.echo(text)
 
     target.run(main)
@@ -159,6 +164,7 @@ def list_tokens(target: Target, as_json: bool) -> None:
 
 @token.command()
 @click.argument("id")
+@with_reason
 @on_target
 def revoke(target: Target, id: str) -> None:
     """Revoke a token; servers refuse it within two seconds.
@@ -169,7 +175,9 @@ def revoke(target: Target, id: str) -> None:
     """
 
     async def main() -> None:
-        await tokens.revoke(target.app._client().store, id)
+        store = target.app._client().store
+        async with audit.entry(store, "revoke token", id):
+            await tokens.revoke(store, id)
         click.echo("revoked")
 
     target.run(main)

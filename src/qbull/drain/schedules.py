@@ -7,6 +7,7 @@ from qbull.core.schedule_rule import ScheduleRule
 from qbull.drain.message import CannotMove, ForeignSchedule
 from qbull.drain.prepared import PreparedSchedule
 from qbull.errors import NotFound, QbullError
+from qbull.store.audit import own_entry
 
 
 async def prepare_schedule(app: App, schedule: ForeignSchedule, path: str) -> PreparedSchedule:
@@ -30,6 +31,7 @@ async def has_schedule(app: App, name: str) -> bool:
 async def deliver_schedule(app: App, schedule: PreparedSchedule) -> None:
     """Make a schedule. One that an interrupted drain has made stays as it is."""
     if not await has_schedule(app, schedule.name):
-        await app.schedules.upsert(
-            schedule.name, schedule.path, cron=schedule.cron, args=schedule.args, **schedule.rule
-        )
+        with own_entry():
+            await app.schedules.upsert(
+                schedule.name, schedule.path, cron=schedule.cron, args=schedule.args, **schedule.rule
+            )

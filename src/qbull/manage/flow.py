@@ -13,6 +13,7 @@ from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotF
 from qbull.job import Job
 from qbull.manage.flow_rerun import plan_rerun
 from qbull.manage.flow_walk import FlowJobState, flow_exits, flow_levels, walk_flow
+from qbull.store.audit import audited, note, of_flow, within_entry
 
 if TYPE_CHECKING:
     from qbull.app import App
@@ -72,6 +73,7 @@ class Flow(Generic[R]):
                 left = max(timeout - (time.monotonic() - began), 0)
         return await job.result(left)
 
+    @audited("cancel flow", of_flow)
     async def cancel(self, reason: str = "cancelled") -> None:
         """Cancel all jobs of the flow that have not ended, fallbacks too. Running jobs are asked to stop.
 
@@ -83,6 +85,7 @@ class Flow(Generic[R]):
         client = self._app._client()
         left = [*self._fallbacks, self.last, *self.jobs]
         queues = {job.queue for job in left}
+        note(queues=sorted(queues))
         while unknown := [job for job in left if not await _cancel(job, reason)]:
             planted = await client.flows.finish(self.id, queues)
             if not planted and len(unknown) == len(left):
@@ -97,6 +100,7 @@ class Flow(Generic[R]):
             found.update(state or "removed" for state in await asyncio.gather(*(job.state() for job in some)))
         return dict(found)
 
+    @audited("rerun flow", of_flow)
     async def rerun(self, job: Job[Any]) -> Flow[R]:
         """Run an ended job and all jobs that wait for it again, as a new flow. Returns its handle.
 
@@ -116,6 +120,7 @@ class Flow(Generic[R]):
         durability = self._app.durability
         confirmed = client.store.confirmed(durability) if durability is not None else None
         await client.flows.start(again.plan, confirmed)
+        note(job=f"{job.queue}/{job.id}", after={"job": again.id})
         return await find_flow(self._app, self._app.job(await self._app._find_queue(job.queue), again.id))
 
 
@@ -139,7 +144,8 @@ async def find_flow(app: App, job: Job[R]) -> Flow[R]:
 async def _cancel(job: Job[Any], reason: str) -> bool:
     """False if the job is unknown."""
     try:
-        await job.cancel(reason)
+        with within_entry({}):  # One entry tells about the whole flow.
+            await job.cancel(reason)
     except Conflict:  # It has ended.
         pass
     except NotFound:

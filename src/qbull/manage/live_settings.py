@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbull.errors import MAX_DELAY_SECONDS, ConfigError, ResultTimeout
+from qbull.store.audit import audited, checked_author, default_author, note, of_queue
 from qbull.store.verbs import live_settings
 from qbull.store.verbs.live_settings import (
     LIVE_SETTING_TYPES,
@@ -36,6 +35,7 @@ PAUSE_NOTICE_SECONDS = 1.0
 IDLE_POLL_SECONDS = 0.1
 
 
+@audited("pause queue", of_queue)
 async def pause(queue: Queue, by: str | None, wait: float | None = None) -> None:
     """Start no more jobs of a queue until it is resumed, and wait until none is running."""
     await _change(queue, {PAUSED_SETTING: True}, by)
@@ -65,11 +65,13 @@ async def _until_idle(queue: Queue, wait: float) -> None:
         await asyncio.sleep(IDLE_POLL_SECONDS)
 
 
+@audited("resume queue", of_queue)
 async def resume(queue: Queue, by: str | None) -> None:
     """Start jobs again."""
     await _change(queue, {PAUSED_SETTING: RESET_SETTING}, by)
 
 
+@audited("change settings", of_queue)
 async def configure(queue: Queue, given: Mapping[str, Any], by: str | None) -> None:
     """Change live settings of a queue; those with the value UNCHANGED stay as they are."""
     settings = queue.settings
@@ -85,6 +87,7 @@ async def configure(queue: Queue, given: Mapping[str, Any], by: str | None) -> N
     await _change(queue, values, by)
 
 
+@audited("reset settings", of_queue)
 async def reset(queue: Queue, settings: Sequence[str], by: str | None) -> None:
     """Return these settings, or all of them, to the values of the code."""
     for name in settings:
@@ -106,25 +109,16 @@ async def history(queue: Queue) -> list[LiveSettingChange]:
 
 
 async def _change(queue: Queue, values: Mapping[str, Any], by: str | None) -> None:
-    who = _checked_author(by) if by is not None else _default_author()
+    who = checked_author(by) if by is not None else default_author()
     client = queue.app._client()
     await client.router.register(queue.settings, ())
+    before = await live_settings.read(client.store, queue.settings)
     await live_settings.change(client.store, queue.name, values, who)
+    after = {name: None if value is RESET_SETTING else value for name, value in values.items()}
+    known = {name: before.changed[name].value if name in before.changed else None for name in values}
+    changed = [name for name in values if known[name] != after[name]]
+    note(before={name: known[name] for name in changed}, after={name: after[name] for name in changed})
 
 
 def _setting_names() -> str:
     return ", ".join(LIVE_SETTING_TYPES)
-
-
-def _checked_author(by: str) -> str:
-    if not isinstance(by, str) or not by.isprintable() or not 1 <= len(by) <= 200:
-        raise ConfigError(f"by={by!r}: give a name of 1 to 200 printable characters")
-    return by
-
-
-def _default_author() -> str:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # A container may have no name for its user.
-        user = "?"
-    return f"{user}@{socket.gethostname()}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbull.core.layout import MAX_PARTITIONS
 from qbull.errors import ConfigError
+from qbull.store.audit import audited, note, of_queue
 from qbull.store.read.drain_status import Repartitioning, repartitioning_status
 from qbull.store.verbs import layout
 from qbull.store.verbs.alerts import ALERT_QUEUE
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from qbull.queue import Queue
 
 
+@audited("repartition", of_queue)
 async def repartition(queue: Queue, partitions: int) -> None:
     """Change the number of partitions of a queue."""
     is_count = isinstance(partitions, int) and not isinstance(partitions, bool)
@@ -28,8 +30,9 @@ async def repartition(queue: Queue, partitions: int) -> None:
     if queue.name == ALERT_QUEUE.name:
         raise ConfigError(f'queue "{queue.name}": it is qbull\'s own and has one partition')
     client = queue.app._client()
-    await client.router.layout(queue.settings)
+    before = await client.router.layout(queue.settings)
     await layout.repartition(client.store, queue.settings, partitions)
+    note(before=before.partitions, after=partitions)
     await client.router.layout(queue.settings)
 
 

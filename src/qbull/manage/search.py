@@ -20,6 +20,7 @@ from qbull.core.record import STATES, State, to_datetime
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
 from qbull.manage.bulk import BulkOperation, error_of, run_bulk
+from qbull.store.audit import audited, of_queue
 from qbull.store.read import unfinished
 from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
 from qbull.store.read.finished_since import FINISHED_STATES
@@ -107,6 +108,7 @@ async def failures(queue: Queue, scan: int, job_filter: JobFilter) -> list[Failu
     return await _groups(await queue._partitions(), job_filter, scan)
 
 
+@audited("redrive", of_queue)
 async def redrive(
     queue: Queue,
     limit: int | None,
@@ -124,6 +126,7 @@ async def redrive(
     return await run_bulk(queue.app._client(), await queue._partitions(), operation, step)
 
 
+@audited("clean", of_queue)
 async def clean(
     queue: Queue, state: State, older_than: float, limit: int | None, job_filter: JobFilter
 ) -> int:
@@ -137,6 +140,7 @@ async def clean(
     return await run_bulk(queue.app._client(), await queue._partitions(), operation)
 
 
+@audited("cancel jobs", of_queue)
 async def cancel(queue: Queue, state: State, reason: str, limit: int | None, job_filter: JobFilter) -> int:
     """Cancel jobs that have not ended; returns how many."""
     if state not in ("waiting", "delayed", "active"):
@@ -144,6 +148,7 @@ async def cancel(queue: Queue, state: State, reason: str, limit: int | None, job
     return await _run(queue, BulkOperation(bulk.cancelling(reason), state, job_filter, limit=limit))
 
 
+@audited("purge", of_queue)
 async def purge(queue: Queue, state: State, limit: int | None, job_filter: JobFilter) -> int:
     """Delete jobs that have not started; returns how many."""
     if state not in ("waiting", "delayed"):

@@ -93,8 +93,14 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       session:<digest>    string   a dashboard login; expires
       sessions            zset     end of the session in ms → session; expires with the last one
       tries, tries:<…>    string   failed logins, in total and per address; expires after five minutes
-      trail               stream   audit log of the API; the last 10,000 entries of 90 days
+      trail               stream   audit log: the API and the command line; the last 10,000 entries of 90 days
+      programs            stream   the same of calls from Python
       strangers           stream   refused calls of unknown callers; the last 1,000 entries of 90 days
+      trail:chain, programs:chain, strangers:chain
+                          hash     number and hash of the last entry, number of the oldest one
+                                   (core/audit_chain.py), and how many an earlier version wrote before
+                                   them; expires with the stream
+      once:<token>        string   the answer to a call, in case it is sent again; expires after a minute
       operation:<id>      string   a bulk operation and its progress; expires after a week
       operation:<id>:stop string   a request to stop it; expires after a minute
       operations          zset     start time in ms → operation id, the last 200; expires after a week

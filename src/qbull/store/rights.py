@@ -170,6 +170,7 @@ _ADMIN_ROLE = (
     | AclRole(
         verbs=(
             *("cancel", "retry", "promote_one", "reschedule", "update", "remove", "clean", "configure"),
+            "audit_log",
             *(
                 "integrity",
                 "integrity_counts",
@@ -182,7 +183,7 @@ _ADMIN_ROLE = (
             ),
         ),
         commands=("config|get", "hdel", "hlen", "role", "sscan", "time", "type", "zscan"),
-        names=(),
+        names=("trail", "trail:chain", "programs", "programs:chain", "once:*"),
         channels=("bell",),
     )
 )
@@ -195,7 +196,6 @@ _API_ROLE = _ADMIN_ROLE | AclRole(
             "flow_jobs",
             "finished_since",
             "operation",
-            "audit_log",
         ),
         *(
             "token_find",

@@ -43,6 +43,9 @@ class ReadyStream:
 
 
 class Store(Retriable):
+    has_audit_log = True
+    """Whether changes are written to the audit log; tasks that run inline have no server for it."""
+
     def __init__(self, url: str, prefix: str) -> None:
         self.server = open_server(url)
         self.names = Names(prefix)

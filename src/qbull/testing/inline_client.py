@@ -203,6 +203,8 @@ class _InlineJobs:
 class _NoServer:
     """Takes the place of the store."""
 
+    has_audit_log = False
+
     def __init__(self, what: str) -> None:
         self._what = what
 

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from qbull.core.access import MAX_SCOPE_PATTERNS, TokenRole
+from qbull.core.audit_chain import ChainReport
+from qbull.core.record import to_datetime
+from qbull.store.verbs.audit_log import AuditLogRecord, AuditStream
 from qbull.store.verbs.tokens import Token
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
@@ -116,16 +119,34 @@ class CreatedTokenView(AnswerShape, kw_only=True):
     details: TokenView
 
 
-class AuditQuery(Shape, kw_only=True):
-    """A page of the audit log, the newest entry first; `before` is the id of the last entry seen."""
+SearchText = Annotated[str, Meta(min_length=1, max_length=300)]
+
+
+class AuditFilterQuery(Shape, kw_only=True):
+    """Which entries of the audit log: `target` is a part of it, `search` is anywhere in an entry, `since` is
+    a time such as yesterday or 2h.
+    """
+
+    who: SearchText | None = None
+    action: SearchText | None = None
+    target: SearchText | None = None
+    search: SearchText | None = None
+    since: SearchText | None = None
+
+
+class AuditQuery(AuditFilterQuery, kw_only=True):
+    """A page of the audit log, the newest entry first; `before` is the id of the last entry seen. The filters
+    are as for the export.
+    """
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
     before: Annotated[str, Meta(pattern=r"^[0-9]{1,15}-[0-9]{1,15}$")] | None = None
 
 
 class AuditEntryView(Shape, kw_only=True):
-    """One entry of the audit log: who did what, when, from which address, and the status of the answer.
-    `count` is more than 1 if several calls were counted together.
+    """One entry of the audit log: who did what, when, from where, why, and the status of the answer. `detail`
+    has `before` and `after` if something was replaced. `count` is more than 1 if several calls were counted
+    together. `stream`, `number` and `hash` are its link in the chain; an entry of an older version has none.
     """
 
     id: str
@@ -139,6 +160,22 @@ class AuditEntryView(Shape, kw_only=True):
     detail: dict[str, Any]
     address: str
     count: int
+    reason: str
+    stream: Literal["trail", "programs", "strangers"]
+    number: int
+    hash: str
+
+    @classmethod
+    def of(cls, record: AuditLogRecord) -> AuditEntryView:
+        return view_of(
+            cls,
+            record.entry,
+            id=record.id,
+            at=to_datetime(record.at_ms),
+            stream=record.stream,
+            number=record.number,
+            hash=record.hash,
+        )
 
 
 class AuditPageView(AnswerShape, kw_only=True):
@@ -146,3 +183,32 @@ class AuditPageView(AnswerShape, kw_only=True):
 
     entries: list[AuditEntryView]
     next: str | None
+
+
+class AuditChainView(Shape, kw_only=True):
+    """The check of one stream of the audit log. `last` is the number and the hash of its last entry: keep it
+    elsewhere to notice later that the whole chain was replaced.
+    """
+
+    stream: Literal["trail", "programs", "strangers"]
+    entries: int
+    unchained: int
+    last: str
+    faults: list[str]
+
+    @classmethod
+    def of(cls, stream: AuditStream, report: ChainReport) -> AuditChainView:
+        return view_of(
+            cls,
+            report,
+            stream=stream,
+            last=f"{report.head.number}:{report.head.hash}",
+            faults=list(report.faults),
+        )
+
+
+class AuditCheckView(AnswerShape, kw_only=True):
+    """Whether the audit log is complete: no stream has faults."""
+
+    complete: bool
+    streams: list[AuditChainView]

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from qbull.core.access import TokenRole
+from qbull.core.record import to_datetime
 from qbull.errors import Conflict, NotFound
+from qbull.store.audit import note
 from qbull.store.read.inspect import server_time
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
@@ -103,7 +105,9 @@ async def create(
     id = secrets.token_hex(_TOKEN_ID_CHARS // 2)
     text = _new_text(id)
     token = Token(id, name, role, digest_of(text), created_ms=0, created_by=by, queues=queues)
-    return await _write(store, token, lasts), text
+    written = await _write(store, token, lasts)
+    note(token=id, after=_facts(written))
+    return written, text
 
 
 async def rotate(
@@ -133,6 +137,7 @@ async def rotate(
         earlier_until_ms=now + int(overlap * 1000) if overlap else 0,
     )
     await _swap(store, id, before, msgspec.json.encode(rotated))
+    note(before=_facts(token), after=_facts(rotated))
     return rotated, text
 
 
@@ -187,6 +192,13 @@ async def revoke(store: Store, id: str) -> None:
     if not packed:
         raise _unknown(id)
     await _remove(store, id)
+    note(before=_facts(msgspec.json.decode(packed, type=Token)), after=None)
+
+
+def _facts(token: Token) -> dict[str, Any]:
+    """A token for the audit log."""
+    expires = None if token.expires_ms is None else to_datetime(token.expires_ms)
+    return {"name": token.name, "role": token.role, "queues": token.queues, "expires": expires}
 
 
 def _unknown(id: str) -> NotFound:
