@@ -78,7 +78,7 @@ COMMAND_READS = {
         "doctor",
         "settings",
     ),
-    *("schedules list", "schedules preview", "alerts list", "token list", "audit", "acl"),
+    *("check-celery", "schedules list", "schedules preview", "alerts list", "token list", "audit", "acl"),
     *("job show", "job why", "job logs", "job history", "job steps", "migrate"),
 }
 """Commands that run or show something. `migrate` changes PostgreSQL, which has no audit log."""
