@@ -23,6 +23,7 @@ from qbull.core.job_conflicts import (
     SIGNAL_CONFLICTS,
     cancel_reason,
     conflict,
+    unreadable,
 )
 from qbull.core.job_info import JobInfo
 from qbull.core.options import Options
@@ -33,7 +34,6 @@ from qbull.errors import (
     MAX_COUNT,
     ArgumentsError,
     ConfigError,
-    Conflict,
     JobCancelled,
     JobFailed,
     NotFound,
@@ -173,7 +173,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         signal = new_signal(name, content, id or token)
         word = await client.signal(self._queue.settings, self.id, signal, token, self._queue.app.durability)
         if word != "sent":
-            raise self._conflict(word, SIGNAL_CONFLICTS)
+            raise conflict(self.queue, self.id, word, SIGNAL_CONFLICTS)
         return "sent"
 
     async def result(self, timeout: float | None = None) -> R:
@@ -215,7 +215,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         deadline = None if timeout is None else time.monotonic() + timeout
         while (there := await client.find(self._queue.settings, self.id)) is None:
             if not self._expected:
-                raise self._unknown()
+                raise job_not_found(self.queue, self.id)
             if deadline is not None and time.monotonic() > deadline:
                 raise ResultTimeout(
                     f'queue "{self.queue}": job {self.id} has not left the outbox within {timeout:g} s; '
@@ -271,7 +271,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         word = await self._queue.app._client().on_job(self._queue.settings, self.id, cancel)
         if word in ("cancelled", "cancelling"):
             return "cancelled" if word == "cancelled" else "cancelling"
-        raise self._conflict(word, CANCEL_CONFLICTS)
+        raise conflict(self.queue, self.id, word, CANCEL_CONFLICTS)
 
     @audited("retry job", of_job)
     async def retry(self, payload: Mapping[str, Any] | None = None) -> Literal["waiting"]:
@@ -286,13 +286,13 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         while True:
             partition, found = await self._there()
             if found.state not in ("failed", "cancelled"):
-                raise self._conflict(found.state, RETRY_CONFLICTS)
+                raise conflict(self.queue, self.id, found.state, RETRY_CONFLICTS)
             job = JobToRetry(self.id, found.position, self._again(found, payload))
             [word] = await partition.retry(token, [job])
             if word == "retried":
                 return "waiting"
             if word != "moved":  # Moved: it was retried meanwhile, and has failed once more.
-                raise self._conflict(word, RETRY_CONFLICTS)
+                raise conflict(self.queue, self.id, word, RETRY_CONFLICTS)
 
     @audited("promote job", of_job)
     async def promote(self) -> Literal["waiting"]:
@@ -330,7 +330,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         while True:
             _, found = await self._there()
             if found.state not in ("waiting", "delayed"):
-                raise self._conflict(found.state, CHANGE_CONFLICTS)
+                raise conflict(self.queue, self.id, found.state, CHANGE_CONFLICTS)
             task, payload = self._edited(found, arguments)
             try:
                 return await self._change(partial(_update, token, self.id, task, payload), "updated")
@@ -345,7 +345,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         if word == "other":
             raise _OtherJob
         if word != done:
-            raise self._conflict(word, CHANGE_CONFLICTS)
+            raise conflict(self.queue, self.id, word, CHANGE_CONFLICTS)
         return "waiting" if state == "waiting" else "delayed"
 
     def _edited(self, found: StoredJob, arguments: Mapping[str, Any]) -> tuple[bytes, bytes]:
@@ -353,10 +353,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         try:
             body = body_of(found.record)
         except UnreadableRecord as error:
-            raise Conflict(
-                f'queue "{self.queue}": job {self.id} cannot be changed: {error}; remove() it',
-                state=found.state,
-            ) from None
+            raise unreadable(self.queue, self.id, "changed", error, found.state) from None
         encode = msgspec.msgpack.encode
         return encode(body.task), encode(self._queue._encode_edited(self.id, body, arguments))
 
@@ -379,28 +376,20 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
     ) -> None:
         word = await self._queue.app._client().on_job(self._queue.settings, self.id, verb)
         if word != done:
-            raise self._conflict(word, instead)
+            raise conflict(self.queue, self.id, word, instead)
 
     def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
         encode = self._queue._encode_edited
         try:
             return found.again(None if payload is None else encode(self.id, body_of(found.record), payload))
         except UnreadableRecord as error:
-            raise Conflict(
-                f'queue "{self.queue}": job {self.id} cannot be run: {error}; remove() it', state=found.state
-            ) from None
-
-    def _conflict(self, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
-        return self._unknown() if word == "unknown" else conflict(self.queue, self.id, word, instead)
-
-    def _unknown(self) -> NotFound:
-        return job_not_found(self.queue, self.id)
+            raise unreadable(self.queue, self.id, "run", error, found.state) from None
 
     async def _there(self) -> tuple[Partition, StoredJob]:
         """The job and the partition that holds it. Raises NotFound."""
         there = await self._queue.app._client().find(self._queue.settings, self.id)
         if there is None:
-            raise self._unknown()
+            raise job_not_found(self.queue, self.id)
         return there
 
     async def _find(self) -> StoredJob | None:

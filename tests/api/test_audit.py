@@ -78,7 +78,16 @@ COMMAND_READS = {
         "doctor",
         "settings",
     ),
-    *("check-celery", "schedules list", "schedules preview", "alerts list", "token list", "audit", "acl"),
+    *(
+        "check-celery",
+        "stream",
+        "schedules list",
+        "schedules preview",
+        "alerts list",
+        "token list",
+        "audit",
+        "acl",
+    ),
     *("job show", "job why", "job logs", "job history", "job steps", "migrate"),
 }
 """Commands that run or show something. `migrate` changes PostgreSQL, which has no audit log."""

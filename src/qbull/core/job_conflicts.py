@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qbull.errors import Conflict
+from qbull.errors import Conflict, NotFound, job_not_found
 
 MAX_CANCEL_REASON_CHARS = 2000
 
@@ -41,10 +41,17 @@ SIGNAL_CONFLICTS = {
 }
 
 
-def conflict(queue: str, id: str, word: str, instead: Mapping[str, str]) -> Conflict:
+def conflict(queue: str, id: str, word: str, instead: Mapping[str, str]) -> Conflict | NotFound:
     """The error for a job whose state does not allow an action. `word` is the answer of the verb."""
+    if word == "unknown":
+        return job_not_found(queue, id)
     fact = instead.get(word, "is on its way to another partition; try again in a moment")
     return Conflict(f'queue "{queue}": job {id} {fact}', state=word)
+
+
+def unreadable(queue: str, id: str, action: str, error: Exception, state: str) -> Conflict:
+    """The error for a job whose record cannot be read. `action` is what it cannot be: "run" or "changed"."""
+    return Conflict(f'queue "{queue}": job {id} cannot be {action}: {error}; remove() it', state=state)
 
 
 def cancel_reason(reason: str) -> str:
