@@ -43,7 +43,7 @@ from qbull.errors import (
 )
 from qbull.store.audit import audited, of_job
 from qbull.store.read.inspect import StoredJob
-from qbull.store.read.stream import JobStream
+from qbull.store.read.stream import JobStream, ValueSource
 from qbull.store.verbs.history import read_records
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
@@ -103,10 +103,9 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
     async def info(self) -> JobInfo | None:
         """Everything that is known about the job; None for an unknown job."""
-        found = await self._find()
-        if found is None:
+        if (found := await self._find()) is None:
             return None
-        return found.info(self._queue.settings.name, self._queue._attempts_of(found.body().task))
+        return found.info(self.queue, self._queue._attempts_of(found.body().task))
 
     async def why(self) -> Why:
         """Why the job is not running: as a sentence, and as reasons with codes for programs."""
@@ -150,10 +149,12 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         """
         if not isinstance(after, int) or not 0 <= after <= MAX_COUNT:
             raise ArgumentsError(f"after={after!r}: give the position of a stream, a whole number from 0")
-        app, client = self._queue.app, self._queue.app._client()
-        decode = StreamDecoder(app._codecs, app._hooks, self.queue, self.id, type)
-        find = partial(self._arrived, client, None)
-        return JobStream(self.id, client.results, client.read_stream, find, decode, after)
+        decode = StreamDecoder(self._queue.app._codecs, self._queue.app._hooks, self.queue, self.id, type)
+        return JobStream(self.id, self._stream_source, decode, after)
+
+    def _stream_source(self) -> ValueSource:
+        client = self._queue.app._client()
+        return ValueSource(partial(self._arrived, client, None), client.read_stream, client.results)
 
     @audited("signal job", of_job, only_named=True)
     async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> Literal["sent"]:
@@ -166,8 +167,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         """
         check_signal_name(name)
         encoded = encode_signal_value(name, value, self._queue.app._hooks)
-        client, token = self._queue.app._client(), new_token()
-        task = (await self._there())[1].body().task
+        client, token, task = self._queue.app._client(), new_token(), (await self._there())[1].body().task
         refuse_signals(task, self._queue.tasks.get(task))
         content = self._queue.app._codecs.protect(signal_context(self.queue, self.id, task, name), encoded)
         signal = new_signal(name, content, id or token)

@@ -53,6 +53,14 @@ async def test_the_jobs_of_each_feature_run(store: Store, server_url: str, row: 
     assert stats.failed == 0
 
 
+def test_emitted_values_are_compared_with_a_bare_stream() -> None:
+    command = [sys.executable, "-m", "bench.streams", "--values", "20", "--rounds", "1"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()] == ["XADD", "emit", "ratio"]
+
+
 def test_enqueues_by_http_are_compared_with_empty_handlers() -> None:
     command = [sys.executable, "-m", "bench.rest", "--connections", "20", "--each", "5", "--rounds", "1"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from qbull.core.streams import StreamEntry
 from qbull.errors import NotFound, ServerAway
@@ -23,8 +23,14 @@ STREAM_BLOCK_SECONDS = 5.0
 END_RETRY_SECONDS = 1.0
 """The pause after which a reader that lost the server listens again for the end of the job."""
 
-FindJob = Callable[[], Awaitable[tuple[Partition, StoredJob]]]
-ReadStream = Callable[[Partition, str, int, float], Awaitable[list[StreamEntry]]]
+
+class ValueSource(NamedTuple):
+    """How a reader reads: it finds the job, reads its values, and learns when it has ended."""
+
+    find: Callable[[], Awaitable[tuple[Partition, StoredJob]]]
+    """Raises NotFound if the job does not exist."""
+    read: Callable[[Partition, str, int, float], Awaitable[list[StreamEntry]]]
+    results: ResultListener
 
 
 class JobStream(Generic[T_co]):
@@ -32,9 +38,7 @@ class JobStream(Generic[T_co]):
 
     Args:
         id: the id of the job.
-        results: knows when the job ends.
-        read: reads values.
-        find: finds the job; raises NotFound if it does not exist.
+        connect: opens the source of the values.
         decode: makes a value of an entry and the name of the task.
         after: the number of the last value that is left out.
     """
@@ -42,16 +46,12 @@ class JobStream(Generic[T_co]):
     def __init__(
         self,
         id: str,
-        results: ResultListener,
-        read: ReadStream,
-        find: FindJob,
+        connect: Callable[[], ValueSource],
         decode: Callable[[str, StreamEntry], T_co],
         after: int,
     ) -> None:
         self._id = id
-        self._results = results
-        self._read_values = read
-        self._find = find
+        self._connect = connect
         self._decode = decode
         self._values = self._follow()
         self.position = after
@@ -70,13 +70,14 @@ class JobStream(Generic[T_co]):
         await self._values.aclose()
 
     async def _follow(self) -> AsyncGenerator[T_co, None]:
-        partition, found = await self._find()
+        source = self._connect()
+        partition, found = await source.find()
         task = found.body().task
-        ended = asyncio.create_task(self._end()) if found.ending is None else None
+        ended = asyncio.create_task(self._end(source)) if found.ending is None else None
         try:
             while True:
                 is_over = ended is None or ended.done()
-                entries = await self._read(partition, None if is_over else ended)
+                entries = await self._read(source, partition, None if is_over else ended)
                 for entry in entries:
                     self.missed += entry.number - self.position - 1
                     self.position = entry.number
@@ -88,17 +89,19 @@ class JobStream(Generic[T_co]):
                         ended.result()
                     return
                 try:
-                    partition, _ = await self._find()
+                    partition, _ = await source.find()
                 except NotFound:  # it has ended, and its queue does not keep it
                     return
         finally:
             if ended is not None:
                 ended.cancel()
 
-    async def _read(self, partition: Partition, ended: asyncio.Task[None] | None) -> list[StreamEntry]:
+    async def _read(
+        self, source: ValueSource, partition: Partition, ended: asyncio.Task[None] | None
+    ) -> list[StreamEntry]:
         """The next values. Waits for them while the job has not ended."""
         seconds = 0.0 if ended is None else STREAM_BLOCK_SECONDS
-        read = self._read_values(partition, self._id, self.position, seconds)
+        read = source.read(partition, self._id, self.position, seconds)
         if ended is None:
             return await read
         reading = asyncio.ensure_future(read)
@@ -109,11 +112,11 @@ class JobStream(Generic[T_co]):
         finally:
             reading.cancel()
 
-    async def _end(self) -> None:
+    async def _end(self, source: ValueSource) -> None:
         """Wait until the job has ended, or is gone."""
         while True:
             try:
-                await self._results.wait_for(self._id, self._find, None)
+                await source.results.wait_for(self._id, source.find, None)
                 return
             except NotFound:
                 return
