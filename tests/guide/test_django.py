@@ -184,6 +184,98 @@ def test_arguments_and_results_may_be_encrypted_and_kept_elsewhere(tmp_path: Pat
     assert said.strip() == "True 1"
 
 
+AS_DJANGO = """
+    import asyncio
+
+    import django
+    from django.conf import settings
+
+    settings.configure(
+        USE_TZ=True,
+        INSTALLED_APPS=["django_tasks"],
+        TASKS={"default": {
+            "BACKEND": "qbull.contrib.django.tasks.QbullBackend",
+            "QUEUES": [],
+            "OPTIONS": {"app": "django_like_tasks:app"},
+        }},
+    )
+    django.setup()
+    from django_like_tasks import add, app, leave, odd
+    from django_tasks.exceptions import TaskResultDoesNotExist
+    from django_tasks.signals import task_finished
+
+    from qbull import testing
+
+    ends = []
+
+    def note(sender, task_result, **_):
+        ends.append(f"{task_result.task.name} {task_result.status}")
+
+    task_finished.connect(note)
+
+    async def in_a_loop(result):
+        same = add.get_result(result.id) == result
+        other = add.enqueue(3, 4)
+        await other.arefresh()
+        try:
+            add.get_result("123")
+        except TaskResultDoesNotExist:
+            return same, other.status
+
+    with testing.embedded(app) as server:
+        result = add.using(queue_name="mail").enqueue(1, 2)
+        print("equal", add.get_result(result.id) == result)
+        print("loop", *asyncio.run(in_a_loop(add.enqueue(5, 6))))
+        odd.enqueue()
+        leave.enqueue()
+        server.run_due_sync()
+        result.refresh()
+        print("mail", result.status, result.return_value)
+        print("ends", *sorted(ends))
+        for failed in (odd, leave):
+            found = failed.enqueue()
+            server.run_due_sync()
+            found.refresh()
+            print(failed.name, found.status, found.errors[0].exception_class.__name__)
+"""
+DJANGO_LIKE_TASKS = """
+    import sys
+
+    import qbull
+    from django_tasks import task
+
+    app = qbull.App("redis://127.0.0.1:1/0")
+
+    @task
+    def add(a, b):
+        return a + b
+
+    @task
+    def odd():
+        return object()
+
+    @task
+    def leave():
+        sys.exit("bye")
+"""
+
+
+def test_results_and_signals_are_those_of_the_backends_of_django(tmp_path: Path) -> None:
+    (tmp_path / "django_like_tasks.py").write_text(textwrap.dedent(DJANGO_LIKE_TASKS))
+
+    said = run("-c", textwrap.dedent(AS_DJANGO), PYTHONPATH=str(tmp_path)).splitlines()
+
+    facts = ("equal ", "loop ", "mail ", "ends ", "odd ", "leave ")
+    assert [line for line in said if line.startswith(facts)] == [
+        "equal True",
+        "loop True READY",
+        "mail SUCCESSFUL 3",
+        "ends add SUCCESSFUL add SUCCESSFUL add SUCCESSFUL leave FAILED odd FAILED",
+        "odd FAILED TypeError",
+        "leave FAILED SystemExit",
+    ]
+
+
 BROKEN = """
     import asyncio
     import sys

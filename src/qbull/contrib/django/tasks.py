@@ -16,26 +16,33 @@ transaction; PostgreSQL).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from math import ceil
 from traceback import format_exception
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections
+from qbull.contrib.django.task_errors import class_path_of, traceback_of
 from qbull.core.codec import decode_untyped
 from qbull.core.job_info import JobInfo
+from qbull.core.outcome import Undeliverable
 from qbull.core.retry import Retry
-from qbull.errors import ConfigError, NotFound
+from qbull.errors import ConfigError, NotFound, PayloadError, TooLarge
 from qbull.queue import Queue
 from qbull.task import Call, Task
 from qbull.worker.current import CurrentJob, current_job
@@ -49,7 +56,10 @@ except ImportError:
     from django_tasks import base, exceptions, signals
     from django_tasks.backends.base import BaseTaskBackend
 
+A = TypeVar("A")
+
 NO_RETRIES = Retry(attempts=1)
+ENQUEUED_AT_HEADER = "django.enqueued_at"  # in microseconds; the record of a job has milliseconds
 BACKEND_OPTIONS = ("url", "prefix", "database", "durability")
 
 
@@ -74,20 +84,35 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             )
         self.app = _app_of(alias, options)
         self._queues: dict[str, Queue] = {}
-        for name in sorted(self.queues):
-            self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=NO_RETRIES)
+        self._tasks: dict[str, Any] = {}
+        for name in sorted(self.queues or [base.DEFAULT_TASK_QUEUE_NAME]):
+            self._add_queue(name)
+
+    def _add_queue(self, name: str) -> None:
+        """Declare a queue with all tasks, because Django can send a task to any queue."""
+        queue = self._queues[name] = self.app.queues.get(name) or self.app.queue(name, retry=NO_RETRIES)
+        for task in self._tasks.values():
+            self._register(queue, task)
+
+    def _register(self, queue: Queue, task: Any) -> None:
+        if task.module_path not in queue.tasks:
+            run = _arun if iscoroutinefunction(task.func) else _run
+            queue.task(name=task.module_path)(_function_of(run, type(self)))
 
     def validate_task(self, task: Any) -> None:
-        """Register a task in all queues, because Django can send it to any. Django calls this for every task.
+        """Register a task in all queues. Django calls this for every task.
+
+        With `QUEUES: []`, which means any queue, the queue of the task is declared too.
 
         Args:
             task: the task.
         """
         super().validate_task(task)
+        self._tasks[task.module_path] = task
+        if task.queue_name not in self._queues:
+            self._add_queue(task.queue_name)
         for queue in self._queues.values():
-            if task.module_path not in queue.tasks:
-                run = _arun if iscoroutinefunction(task.func) else _run
-                queue.task(name=task.module_path)(_function_of(run, type(self)))
+            self._register(queue, task)
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Enqueue a task. The result is READY; its id is known before the job exists.
@@ -102,6 +127,8 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         call.check(**arguments)
         if self.transaction == "on_commit":
             transaction.on_commit(partial(call.enqueue_sync, **arguments))
+        elif self.transaction is None:
+            _blocking(partial(call.enqueue_sync, **arguments))
         else:
             call.enqueue_sync(**arguments)
         signals.task_enqueued.send(type(self), task_result=result)
@@ -130,7 +157,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         Args:
             result_id: its id.
         """
-        return self.app.run_sync(self.aget_result(result_id))
+        return _blocking(lambda: self.app.run_sync(self.aget_result(result_id)))
 
     async def aget_result(self, result_id: str) -> Any:
         """`get_result` from asynchronous code.
@@ -139,20 +166,32 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             result_id: its id.
         """
         name, _, id = result_id.partition(":")
-        queue = self._queues.get(name)
+        queue = self._queues.get(name) or await self._queue_elsewhere(name)
         there = await self.app._client().find(queue.settings, id) if queue is not None and id else None
         if queue is None or there is None:
             raise exceptions.TaskResultDoesNotExist(result_id)
         found = there[1]
         info = found.info(name, None)
-        payload = decode_untyped(queue._open_payload(id, found.body()))
+        body = found.body()
+        payload = decode_untyped(queue._open_payload(id, body))
         value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
-        return self._result_of(info, payload, value)
+        return self._result_of(info, payload, _enqueued_at(body.headers, info.created_at), value)
 
-    def _result_of(self, info: JobInfo, payload: Mapping[str, Any], value: Any) -> Any:
+    async def _queue_elsewhere(self, name: str) -> Queue | None:
+        """A queue that only another process has declared, which is possible with `QUEUES: []`."""
+        if self.queues or not name:
+            return None
+        store = self.app._client().store
+        await store.open()
+        try:
+            return self.app._undeclared_queue(await store.settings(name))
+        except (NotFound, ConfigError):
+            return None
+
+    def _result_of(self, info: JobInfo, payload: Mapping[str, Any], enqueued_at: datetime, value: Any) -> Any:
         """A job as a result of Django."""
         declared = import_string(info.task).using(queue_name=info.queue)
-        result = self._result(declared, info.id, payload["args"], payload["kwargs"], info.created_at)
+        result = self._result(declared, info.id, payload["args"], payload["kwargs"], enqueued_at)
         workers = [attempt.worker for attempt in info.history] + ([info.worker] if info.worker else [])
         facts: dict[str, Any] = {
             "status": _status(info),
@@ -165,9 +204,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             facts["_return_value"] = value
         if info.state in ("failed", "cancelled"):
             facts["errors"] = [
-                base.TaskError(
-                    exception_class_path=_class_of(info), traceback=info.stacktrace or info.error or ""
-                )
+                base.TaskError(exception_class_path=class_path_of(info), traceback=traceback_of(info))
             ]
         for name, value in facts.items():
             object.__setattr__(result, name, value)
@@ -186,7 +223,9 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
             at=run_after,
             transaction=connection if self.transaction == "outbox" else None,
         )
-        return call, self._result(task, id, args, kwargs, timezone.now())
+        now = timezone.now()
+        options = replace(call._options, headers={ENQUEUED_AT_HEADER: now.isoformat()})
+        return Call(queue, call.spec, options), self._result(task, id, args, kwargs, now)
 
     def _result(
         self, task: Any, id: str, args: Sequence[Any], kwargs: Mapping[str, Any], enqueued_at: datetime
@@ -237,7 +276,7 @@ def _run(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     task, result, context = _begun(current_job(), args, kwargs)
     signals.task_started.send(backend, task_result=result)
     try:
-        value = task.func(*context, *args, **kwargs)
+        value = _encoded(task, task.func(*context, *args, **kwargs))
     except BaseException as error:
         signals.task_finished.send(backend, task_result=_ended(result, error))
         raise
@@ -249,7 +288,7 @@ async def _arun(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     task, result, context = _begun(current_job(), args, kwargs)
     await signals.task_started.asend(backend, task_result=result)
     try:
-        value = await task.func(*context, *args, **kwargs)
+        value = _encoded(task, await task.func(*context, *args, **kwargs))
     except BaseException as error:
         await signals.task_finished.asend(backend, task_result=_ended(result, error))
         raise
@@ -257,10 +296,37 @@ async def _arun(backend: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return value
 
 
+def _blocking(call: Callable[[], A]) -> A:
+    """Make a synchronous call. Django allows it in asynchronous code too, where it blocks the event loop."""
+    if asyncio._get_running_loop() is None:
+        return call()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(copy_context().run, call).result()
+
+
+def _enqueued_at(headers: Mapping[str, str] | None, otherwise: datetime) -> datetime:
+    known = (headers or {}).get(ENQUEUED_AT_HEADER)
+    return datetime.fromisoformat(known) if known else otherwise
+
+
+def _encoded(task: Any, value: Any) -> msgspec.Raw:
+    """Encode a result before the end of the task is announced, so that it can still fail."""
+    backend = task.get_backend()
+    limit = backend.app.payload_limit if backend.app.results is None else sys.maxsize
+    signature = backend._queues[task.queue_name].tasks[task.module_path].signature
+    try:
+        return msgspec.Raw(signature.encode_result(value, limit))
+    except TooLarge as error:
+        raise Undeliverable(str(error)) from None
+    except PayloadError as error:
+        raise TypeError(f"Unsupported type: {error}") from None  # as Django's own backends
+
+
 def _begun(job: CurrentJob, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, tuple[Any, ...]]:
     """The running task of Django, its result so far, and its context if it takes one."""
     task = import_string(job.task).using(queue_name=job.queue)
-    result = task.get_backend()._result(task, job.id, args, kwargs, job.enqueued_at)
+    enqueued_at = _enqueued_at(job.headers, job.enqueued_at)
+    result = task.get_backend()._result(task, job.id, args, kwargs, enqueued_at)
     now = timezone.now()
     for name, value in (
         ("status", base.TaskResultStatus.RUNNING),
@@ -319,12 +385,3 @@ def _status(info: JobInfo) -> Any:
 def _priority(priority: int) -> int:
     """Django's 100 (first) to -100 (last) as qbull's 1 to 10; 0 is 5."""
     return 5 - ceil(priority * 4 / 100) if priority > 0 else 5 + ceil(-priority * 5 / 100)
-
-
-def _class_of(info: JobInfo) -> str:
-    """The exception, from the last line of the traceback that starts with a name."""
-    for line in reversed((info.stacktrace or "").splitlines()):
-        if found := re.match(r"([A-Za-z_][\w.]*)(:|$)", line):
-            path = found.group(1)
-            return path if "." in path else f"builtins.{path}"
-    return "qbull.JobCancelled" if info.state == "cancelled" else "builtins.Exception"
