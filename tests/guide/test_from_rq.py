@@ -182,7 +182,7 @@ def test_options_of_a_call_arrive(mail: Queue) -> None:
         ({"depends_on": "x"}, r"enqueue\(depends_on=…\): use qbull.chain\("),
         ({"result_ttl": 5}, r"keep=qbull.Keep\("),
         ({"meta": {}}, "progress_sync"),
-        ({"on_failure": print}, "qbull.Middleware"),
+        ({"on_stopped": print}, "qbull.Middleware"),
         ({"colour": "red"}, "unexpected keyword argument 'colour'"),
         ({"job_timeout": "soon"}, 'job_timeout="soon": give seconds'),
         ({"retry": 3}, r"use Retry\(…\) of qbull.compat.rq"),
@@ -204,8 +204,10 @@ def test_what_is_not_there_says_what_to_use(mail: Queue) -> None:
         Queue("mail", connection=mail.app, is_async=False)
     with pytest.raises(ImportError, match="Worker: run: qbull worker MODULE:APP"):
         from qbull.compat.rq import Worker  # noqa: F401
-    with pytest.raises(AttributeError, match=r"Queue.failed_job_registry: use qbull failures"):
-        _ = mail.failed_job_registry
+    with pytest.raises(AttributeError, match=r"Queue.deferred_job_registry: use the command line"):
+        _ = mail.deferred_job_registry
+    with pytest.raises(qbull.NotFound, match=r"add queue.register_callbacks\(function\)"):
+        mail.enqueue(note, "x", on_failure=print)
     with pytest.raises(qbull.DeclarationError, match="methods and inner functions"):
         mail.register(lambda: None)
     assert get_current_job() is None

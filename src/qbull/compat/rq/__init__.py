@@ -12,8 +12,9 @@ from qbull.compat.rq.instead import RQ_MODULE_HINTS
 from qbull.compat.rq.job import Job, get_current_job
 from qbull.compat.rq.queue import Queue, job
 from qbull.compat.rq.retry import Retry
+from qbull.compat.rq.run import Callback, Repeat
 
-__all__ = ["Job", "Queue", "Retry", "get_current_job", "job"]
+__all__ = ["Callback", "Job", "Queue", "Repeat", "Retry", "get_current_job", "job"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,12 +22,9 @@ RQ_CALL_HINTS = {
     "result_ttl": _USE_RETENTION,
     "failure_ttl": _USE_RETENTION,
     "depends_on": _USE_TASK_CHAIN,
-    "on_success": _USE_SETTLED_HOOK,
-    "on_failure": _USE_SETTLED_HOOK,
     "on_stopped": _USE_SETTLED_HOOK,
     "meta": _USE_ARGUMENTS,
     "description": "a job is shown with its task and its arguments; remove it",
-    "repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
     "unique": "ids are always unique: a second job with the same id adds nothing; remove it",
     "pipeline": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
     "webhooks": "use alerts: docs/guides/alerts.md",
@@ -47,21 +44,9 @@ RQ_QUEUE_HINTS = {
 RQ_QUEUE_ATTRIBUTE_HINTS = {
     "empty": "use the dashboard, or POST /api/queues/NAME/operations",
     "delete": 'a queue that nobody declares has no workers; "qbull queues" shows what is left',
-    "jobs": _USE_COMMAND_LINE,
-    "job_ids": _USE_COMMAND_LINE,
-    "get_jobs": _USE_COMMAND_LINE,
-    "get_job_ids": _USE_COMMAND_LINE,
     "enqueue_many": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
     "prepare_data": "use task.enqueue_many_sync([…]) of queue.task_of(function)",
-    "enqueue_job": "use job.requeue()",
-    "remove": "use job.delete()",
-    "failed_job_registry": "use qbull failures, qbull jobs NAME --state failed",
-    "finished_job_registry": _USE_COMMAND_LINE,
-    "started_job_registry": _USE_COMMAND_LINE,
     "deferred_job_registry": _USE_COMMAND_LINE,
-    "scheduled_job_registry": _USE_COMMAND_LINE,
-    "canceled_job_registry": _USE_COMMAND_LINE,
-    "all": "use app.queues",
 }
 
 RQ_JOB_ATTRIBUTE_HINTS = {
@@ -79,7 +64,6 @@ RQ_JOB_ATTRIBUTE_HINTS = {
     "args": "arguments travel by name: job.kwargs",
     "perform": "call the function",
     "worker_name": "use await app.job(queue, id).info()",
-    "create": "use queue.enqueue(…)",
 }
 
 RQ_MODULE_HINTS = {
@@ -87,13 +71,11 @@ RQ_MODULE_HINTS = {
     "SimpleWorker": "run: qbull worker MODULE:APP, or async with app.worker() in tests",
     "Connection": "pass connection=app",
     "push_connection": "pass connection=app",
-    "Callback": _USE_SETTLED_HOOK,
-    "Repeat": "use @queue.cron(every=…), or app.schedules.upsert(…)",
     "Group": "use qbull.group(…, then=…)",
     "Scheduler": "not needed: workers run delayed jobs when they are due",
     "cancel_job": "use Job.fetch(id, connection=app).cancel()",
     "requeue_job": "use Job.fetch(id, connection=app).requeue()",
     "send_stop_job_command": "use Job.fetch(id, connection=app).cancel()",
-    "FailedJobRegistry": "use qbull failures, qbull jobs NAME --state failed",
+    "FailedJobRegistry": "import it from qbull.compat.rq.registry",
 }
 """Names that users may try to import."""

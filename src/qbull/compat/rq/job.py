@@ -5,12 +5,14 @@ Every call is synchronous and asks the server; the qbull job is app.job(queue, i
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.compat.refusal import refuse_attribute
+from qbull.compat.rq.class_hints import HintingClass
+from qbull.compat.rq.created import CreatedJob
 from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
 from qbull.core.job_info import JobInfo
 from qbull.errors import NotFound, job_not_found
@@ -30,13 +32,15 @@ RQ_STATES = {
 }
 
 
-class Job:
+class Job(metaclass=HintingClass):
     """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it.
 
     Args:
         app: The app that has the job.
         handle: The job as qbull's own calls return it.
     """
+
+    _class_hints = RQ_JOB_ATTRIBUTE_HINTS
 
     def __init__(self, app: App, handle: Handle[Any]) -> None:
         self.id = handle.id
@@ -57,8 +61,64 @@ class Job:
             connection, connection.run_sync(find_job(connection, list(connection.queues.values()), id))
         )
 
+    @classmethod
+    def fetch_many(cls, job_ids: Iterable[str], connection: App) -> list[Job | None]:
+        """Find jobs; None for each that does not exist.
+
+        Args:
+            job_ids: The ids.
+            connection: The app.
+        """
+        return [cls.fetch(id, connection) if cls.exists(id, connection) else None for id in job_ids]
+
+    @classmethod
+    def exists(cls, job_id: str, connection: App) -> bool:
+        """Whether a queue of the app has the job.
+
+        Args:
+            job_id: The id of the job.
+            connection: The app.
+        """
+        try:
+            cls.fetch(job_id, connection)
+        except NotFound:
+            return False
+        return True
+
+    @classmethod
+    def create(
+        cls,
+        func: Callable[..., Any] | str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        connection: App | None = None,
+        *,
+        id: str | None = None,
+        timeout: int | str | None = None,
+        **options: Any,
+    ) -> CreatedJob:
+        """Make a job that is not enqueued yet: `queue.enqueue_job(job)` does that.
+
+        Args:
+            func: A registered function, or its name.
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+            connection: Ignored: the queue has the app.
+            id: The id of the job; a new one by default.
+            timeout: Seconds that one run may take, or for example "3m".
+            options: The other options of `enqueue`.
+        """
+        options.pop("origin", None)
+        return CreatedJob(func, args or (), kwargs or {}, id, {"job_timeout": timeout} | options)
+
     def __repr__(self) -> str:
         return f"<Job {self.id} in {self.origin}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)

@@ -5,7 +5,6 @@ RQ's workers import any function that a job names. Here a job names a task, and 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -14,24 +13,32 @@ from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.compat.refusal import refuse, refuse_attribute
+from qbull.compat.rq.class_hints import HintingClass
+from qbull.compat.rq.created import CreatedJob
+from qbull.compat.rq.functions import (
+    NO_RETRIES,
+    Function,
+    declare_function,
+    functions_of,
+    name_of,
+    seconds_of,
+)
 from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_HINTS, RQ_QUEUE_HINTS
 from qbull.compat.rq.job import Job, find_job
-from qbull.compat.rq.retry import RETRY_WAITS_HEADER, Retry, retrying
+from qbull.compat.rq.retry import RETRY_WAITS_HEADER, Retry
+from qbull.compat.rq.run import REPEAT_HEADER, Callback, Repeat, callback_headers, callbacks_of, wrapped
 from qbull.compat.sending import enqueue_with_headers
 from qbull.core.options import Options
-from qbull.core.retry import Retry as Rule
-from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, DeclarationError, NotFound
+from qbull.errors import ArgumentsError, ConfigError, NotFound
+from qbull.queue import Queue as QbullQueue
 from qbull.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
-Function = Callable[..., Any] | str
 
-NO_RETRIES = Rule(attempts=1)
 FRONT_PRIORITY = 1
 """The priority of jobs with at_front=True; other jobs have 5."""
 DEFAULT_TIMEOUT_SECONDS = 180
 """The default of RQ."""
-RQ_UNIT_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,9 @@ class RqEnqueueOptions:
     job_id: str | None = None
     at_front: bool = False
     retry: Retry | None = None
+    repeat: Repeat | None = None
+    on_success: Callback | Callable[..., Any] | None = None
+    on_failure: Callback | Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, what: str, given: Mapping[str, Any]) -> RqEnqueueOptions:
@@ -65,11 +75,16 @@ class RqEnqueueOptions:
             expires=self.ttl,
         )
 
-    def headers(self) -> dict[str, str]:
-        return {} if self.retry is None else {RETRY_WAITS_HEADER: self.retry.header()}
+    def headers(self, queue: QbullQueue) -> dict[str, str]:
+        headers = callback_headers(queue, self.on_success, self.on_failure)
+        if self.retry is not None:
+            headers[RETRY_WAITS_HEADER] = self.retry.header()
+        if self.repeat is not None:
+            headers[REPEAT_HEADER] = self.repeat.header()
+        return headers
 
 
-class Queue:
+class Queue(metaclass=HintingClass):
     """`Queue("mail", connection=app)`: a queue of the app, which is declared here if it is not yet.
 
     Args:
@@ -78,6 +93,8 @@ class Queue:
         default_timeout: The timeout of its jobs in seconds, or for example "3m"; 180 by default.
         others: Refused, with a hint at the replacement.
     """
+
+    _class_hints = RQ_QUEUE_ATTRIBUTE_HINTS
 
     def __init__(
         self,
@@ -100,6 +117,21 @@ class Queue:
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
 
+    @classmethod
+    def all(cls, connection: App) -> list[Queue]:
+        """All queues that the app declares.
+
+        Args:
+            connection: The app.
+        """
+        return [cls(name, connection=connection) for name in connection.queues]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Queue) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __len__(self) -> int:
         return self.count
 
@@ -121,9 +153,17 @@ class Queue:
             functions: Functions, or modules for all functions that they define.
         """
         for given in functions:
-            for function in _functions(given) if isinstance(given, ModuleType) else [given]:
+            for function in functions_of(given) if isinstance(given, ModuleType) else [given]:
                 if name_of(function) not in self.queue.tasks:
-                    self.queue.task(name=name_of(function), retry=NO_RETRIES)(retrying(function))
+                    declare_function(self.queue, name_of(function), wrapped(self.queue, function))
+
+    def register_callbacks(self, *functions: Callable[..., Any]) -> None:
+        """Let workers call functions of `on_success` and `on_failure`.
+
+        Args:
+            functions: The functions.
+        """
+        callbacks_of(self.app).update({name_of(function): function for function in functions})
 
     def task_of(self, function: Function) -> Task[..., Any]:
         """Return a qbull task with `enqueue`, `options`, `step` and `enqueue_many`.
@@ -185,6 +225,77 @@ class Queue:
         rq_options = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
         return self._send(func, args or (), kwargs or {}, rq_options)
 
+    def enqueue_job(self, job: CreatedJob) -> Job:
+        """Enqueue a job of `Job.create`.
+
+        Args:
+            job: The job.
+        """
+        options = RqEnqueueOptions.of("Job.create", {**job.options, "job_id": job.id})
+        return self._send(job.function, job.args, job.kwargs, options)
+
+    def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
+        """The ids of waiting jobs, in the order in which they will run.
+
+        Args:
+            offset: How many to leave out.
+            length: How many at most; -1 for up to 1,000.
+        """
+        end = offset + (1000 if length < 0 else length)
+        return [info.id for info in self.app.run_sync(self.queue.jobs("waiting", offset, end))]
+
+    def get_jobs(self, offset: int = 0, length: int = -1) -> list[Job]:
+        """The waiting jobs, in the order in which they will run.
+
+        Args:
+            offset: How many to leave out.
+            length: How many at most; -1 for up to 1,000.
+        """
+        return [Job(self.app, self.queue.job(id)) for id in self.get_job_ids(offset, length)]
+
+    @property
+    def job_ids(self) -> list[str]:
+        return self.get_job_ids()
+
+    @property
+    def jobs(self) -> list[Job]:
+        return self.get_jobs()
+
+    def remove(self, job_or_id: Job | str) -> None:
+        """Delete a job.
+
+        Args:
+            job_or_id: The job or its id.
+        """
+        job = self.fetch_job(job_or_id) if isinstance(job_or_id, str) else job_or_id
+        if job is not None:
+            job.delete()
+
+    @property
+    def failed_job_registry(self) -> Any:
+        """The `FailedJobRegistry` of this queue."""
+        return _registry("FailedJobRegistry", self)
+
+    @property
+    def finished_job_registry(self) -> Any:
+        """The `FinishedJobRegistry` of this queue."""
+        return _registry("FinishedJobRegistry", self)
+
+    @property
+    def started_job_registry(self) -> Any:
+        """The `StartedJobRegistry` of this queue."""
+        return _registry("StartedJobRegistry", self)
+
+    @property
+    def scheduled_job_registry(self) -> Any:
+        """The `ScheduledJobRegistry` of this queue."""
+        return _registry("ScheduledJobRegistry", self)
+
+    @property
+    def canceled_job_registry(self) -> Any:
+        """The `CanceledJobRegistry` of this queue."""
+        return _registry("CanceledJobRegistry", self)
+
     def fetch_job(self, job_id: str) -> Job | None:
         """Return a job of this queue, or None if it does not exist.
 
@@ -224,7 +335,7 @@ class Queue:
     ) -> Job:
         task = self.task_of(function)
         enqueue = enqueue_with_headers(
-            self.queue, task.spec, options.options(at, delay), options.headers(), args, kwargs
+            self.queue, task.spec, options.options(at, delay), options.headers(self.queue), args, kwargs
         )
         return Job(self.app, self.app.run_sync(enqueue))
 
@@ -235,7 +346,7 @@ def job(
     timeout: int | str | None = None,
     **others: Any,
 ) -> Callable[[F], F]:
-    """`@job("mail", connection=app)`: register the function, and add `delay` to it.
+    """`@job("mail", connection=app)`: register the function, and add `delay` and `enqueue` to it.
 
     Args:
         queue: The queue, or its name.
@@ -254,44 +365,13 @@ def job(
             both = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)} | given
             return home._send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
 
-        function.delay = delay  # type: ignore[attr-defined]
+        function.delay = function.enqueue = delay  # type: ignore[attr-defined]
         return function
 
     return declare
 
 
-def name_of(function: Function) -> str:
-    """Return the name that RQ gives a function: its module and its qualified name."""
-    if isinstance(function, str):
-        return function
-    if inspect.ismethod(function) or not hasattr(function, "__qualname__") or "<" in function.__qualname__:
-        raise DeclarationError(
-            f"{function!r}: a task must be a function of a module; a worker cannot find methods and inner "
-            "functions by name"
-        )
-    return f"{function.__module__}.{function.__qualname__}"
+def _registry(name: str, queue: Queue) -> Any:
+    from qbull.compat.rq import registry  # It needs Queue.
 
-
-def seconds_of(timeout: int | str) -> float:
-    """Parse a timeout such as 180, "180", "3m" or "1h"; -1 means no limit."""
-    if isinstance(timeout, str):
-        number, unit = (
-            (timeout[:-1], timeout[-1:].lower())
-            if timeout[-1:].lower() in RQ_UNIT_SECONDS
-            else (timeout, "s")
-        )
-        try:
-            timeout = int(number) * RQ_UNIT_SECONDS[unit]
-        except ValueError:
-            raise ArgumentsError(
-                f'job_timeout="{timeout}": give seconds, or for example "3m" or "1h"'
-            ) from None
-    return MAX_DELAY_SECONDS if timeout == -1 else timeout
-
-
-def _functions(module: ModuleType) -> list[Callable[..., Any]]:
-    return [
-        value
-        for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
-    ]
+    return getattr(registry, name)(queue=queue)

@@ -5,13 +5,10 @@ It travels with the job as a header.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from qbull.core.outcome import describe
-from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
+from qbull.errors import ArgumentsError, RetryAfter
 from qbull.worker.current import current_job
 
 RETRY_WAITS_HEADER = "rq.retry"
@@ -55,38 +52,9 @@ def waits_of(left: int, intervals: Sequence[int]) -> str:
     return ",".join(str(intervals[max(last - n, 0)]) for n in range(left, 0, -1))
 
 
-def retrying(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function for a worker: its exceptions become retries, if the call has asked for them."""
-
-    def failed(error: Exception) -> None:
-        if isinstance(error, RetryAfter | Fail):
-            return
-        try:
-            job = current_job()
-        except NotFound:
-            # The function was called directly, not by a worker.
-            return
-        waits = [int(wait) for wait in job.headers.get(RETRY_WAITS_HEADER, "").split(",") if wait]
-        if job.attempt <= len(waits):
-            raise RetryAfter(waits[job.attempt - 1], describe(error)) from error
-
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return await function(*args, **kwargs)
-            except Exception as error:
-                failed(error)
-                raise
-    else:
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:
-                failed(error)
-                raise
-
-    return run
+def raise_retry(error: Exception) -> None:
+    """Raise RetryAfter if the call has asked for another retry of the running job."""
+    job = current_job()
+    waits = [int(wait) for wait in job.headers.get(RETRY_WAITS_HEADER, "").split(",") if wait]
+    if job.attempt <= len(waits):
+        raise RetryAfter(waits[job.attempt - 1], describe(error)) from error

@@ -1,0 +1,56 @@
+"""A job that `Job.create` has made and `queue.enqueue_job` has not sent yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from qbull.errors import Conflict
+
+
+class CreatedJob:
+    """A call that is not enqueued yet. `queue.enqueue_job(job)` returns the job itself."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        id: str | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.function = function
+        self.args = tuple(args)
+        self.kwargs = dict(kwargs)
+        self.id = id or str(uuid4())
+        self.options = dict(options)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}, not enqueued>"
+
+    def get_id(self) -> str:
+        return self.id
+
+    def get_status(self, refresh: bool = True) -> None:
+        """None: the server does not know the job yet.
+
+        Args:
+            refresh: Ignored.
+        """
+
+    @property
+    def is_queued(self) -> bool:
+        return False
+
+    @property
+    def is_finished(self) -> bool:
+        return False
+
+    @property
+    def func_name(self) -> str:
+        function = self.function
+        return function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
+
+    def save(self) -> None:
+        raise Conflict(f"job {self.id}: it is stored when it is enqueued. Use queue.enqueue_job(job)")
