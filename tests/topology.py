@@ -34,7 +34,7 @@ daemonize no
 save ""
 appendonly no
 requirepass {PASSWORD}
-primaryauth {PASSWORD}
+masterauth {PASSWORD}
 repl-diskless-sync yes
 repl-diskless-sync-delay 0
 repl-ping-replica-period 1
@@ -88,6 +88,12 @@ class Node:
     @property
     def client(self) -> redis.Redis:
         return redis.Redis(port=self.port, password=self.password, socket_timeout=5, protocol=2)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of Redis whose commands it knows: an older server may be tried with QBULL_VALKEY_SERVER."""
+        major, minor = self.info("server")["redis_version"].split(".")[:2]
+        return int(major), int(minor)
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

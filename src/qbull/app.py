@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.codecs.chain import CodecChain
-from qbull.codecs.offload import ResultStore
+from qbull.codecs.offload import ResultStore, check_result_store
 from qbull.config import (
     DEFAULT_KEEP,
     Keep,
@@ -83,6 +83,8 @@ class App:
             types.
         dec_hook: makes a value of an annotated type that qbull does not know from plain data. It gets the
             type and the data.
+        write_only: enqueue without a right to read at the server, as `qbull acl producer --write-only` gives
+            it. If None: QBULL_WRITE_ONLY.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class App:
         alerts: Alerts | None = None,
         enc_hook: EncHook | None = None,
         dec_hook: DecHook | None = None,
+        write_only: bool | None = None,
     ) -> None:
         self.environment = read_environment()
+        self.write_only = self.environment.write_only if write_only is None else write_only
         if url == "":
             raise ConfigError(
                 "App(url=''): the server's address is empty; leave it out for the embedded server"
@@ -110,7 +114,7 @@ class App:
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
-        self.results = _checked_store(results)
+        self.results = check_result_store(results)
         self._hooks = make_hooks(enc_hook, dec_hook, DEFAULT_HOOKS)
         traced = self.environment.trace if trace is None else trace
         self.tracing: Tracing | None = Tracing() if traced else None
@@ -322,7 +326,7 @@ class App:
 
     def _make_client(self) -> Client:
         """New connections, for one more event loop."""
-        return Client(self.url, self.prefix, self.results)
+        return Client(self.url, self.prefix, self.results, write_only=self.write_only)
 
     def run_sync(self, coroutine: Coroutine[Any, Any, A]) -> A:
         """Run a coroutine of this app from synchronous code and return its result.
@@ -381,11 +385,3 @@ class App:
         keep_parent_connections((self._clients, self._portal))
         self._clients = weakref.WeakKeyDictionary()
         self._portal = None
-
-
-def _checked_store(results: ResultStore | None) -> ResultStore | None:
-    if results is not None and not isinstance(results, ResultStore):
-        raise ConfigError(
-            f"results={results!r}: give something with over, put and get, as qbull.FileResults has"
-        )
-    return results

@@ -40,6 +40,7 @@ class Environment:
     """Whether `qbull worker` logs each job."""
     access: Access = field(default_factory=Access)
     trace: bool = False
+    write_only: bool = False
     alerts: Alerts = field(default_factory=Alerts)
 
     def server_url(self) -> str | None:
@@ -87,6 +88,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         job_log=_choice(env, "QBULL_JOB_LOG", "yes", "no") == "yes",
         access=_access(env),
         trace=_choice(env, "QBULL_TRACE", "no", "yes") == "yes",
+        write_only=_choice(env, "QBULL_WRITE_ONLY", "no", "yes") == "yes",
         alerts=_alerts(env),
     )
 

@@ -77,7 +77,10 @@ def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path) -> None:
     for role in ROLES:
         line = shell.ok("acl", role, "--prefix", "qbull", "--server-version", "8.0")
         assert LINES[role] == line.strip()
-    assert list(LINES) == ROLES
+    partner = ("acl", "producer", "--write-only", "--user", "partner", "--queue", "orders")
+    line = shell.ok(*partner, "--prefix", "qbull", "--server-version", "8.0")
+    assert LINES["partner"] == line.strip()
+    assert list(LINES) == [*ROLES, "partner"]
 
 
 def test_the_command_asks_the_server_for_its_version(node: Node, tmp_path: Path) -> None:
@@ -112,6 +115,20 @@ async def test_a_producer_enqueues_and_waits_for_results(node: Node) -> None:
             assert await plain.state() == "completed"
 
     assert denied(node) == []
+
+
+async def test_a_write_only_producer_enqueues_and_reads_nothing(node: Node) -> None:
+    url = f"redis://partner:word@{node.place}/0"
+    async with qbull.App(url, write_only=True) as app, app_of(node, "worker") as elsewhere:
+        job = await OrdersApp(app).charge.enqueue(customer="c", cents=7)
+        assert denied(node) == []
+        async with OrdersApp(elsewhere).app.worker() as worker:
+            await worker.drain()
+        with pytest.raises(qbull.ServerRefused, match='user "partner" may not'):
+            await job.result(timeout=1)
+
+        async with app_of(node, "producer") as reader:
+            assert await OrdersApp(reader).orders.job(job.id).result(timeout=20) == 7
 
 
 async def test_a_worker_runs_retries_and_buries_jobs(node: Node) -> None:

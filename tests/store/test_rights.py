@@ -28,7 +28,8 @@ from qbull.store.read import inspect, pages
 from qbull.store.read.drain_status import drain_status
 from qbull.store.read.health import read_health
 from qbull.store.read.inspect import StoredJob
-from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels, commands_of
+from qbull.store.rights import ACL_ROLES, AclScope, acl, acl_at_sentinels
+from qbull.store.script_commands import commands_of
 from qbull.store.store import Store
 from qbull.store.verbs import alerts as board
 from qbull.store.verbs import limits, live_settings
@@ -337,7 +338,9 @@ async def begin(node: Node, role: str, admin_store: Store) -> None:
 
 
 def grant(node: Node, role: str, *changes: str) -> None:
-    line = acl([role], AclScope("test"), role).replace(rights.PASSWORD_PLACEHOLDER, "word")
+    line = acl([role], AclScope("test", version=node.version), role).replace(
+        rights.PASSWORD_PLACEHOLDER, "word"
+    )
     node.tell(*line.split(), *changes)
 
 
@@ -347,7 +350,7 @@ async def test_every_right_that_is_used_is_needed(node: Node, role: str, admin_s
     await begin(node, role, admin_store)
     await works(node, role)
     used = {name.removeprefix("cmdstat_") for name in node.info("commandstats")} - {"auth", "info", "hello"}
-    given = set(re.findall(r"\+(\S+)", acl([role], AclScope("test"), role)))
+    given = set(re.findall(r"\+(\S+)", acl([role], AclScope("test", version=node.version), role)))
 
     assert used - given - {"config|resetstat", "subscribe", "ping"} == set()
     for command in sorted((used & given) - _swallowed(role)):

@@ -24,6 +24,11 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
             "the [PostgreSQL](../guides/postgres.md) of the outbox; another kind in `DATABASE_URL` is left alone",
         ),
         ("QBULL_TRACE", "no", "`yes`: [OpenTelemetry spans](../guides/tracing.md)"),
+        (
+            "QBULL_WRITE_ONLY",
+            "no",
+            "`yes`: enqueue without a right to read, as [write-only producers](../guides/security.md#write-only-producers) do",
+        ),
         ("TZ", "UTC", "the time zone of [schedules](../guides/schedules.md) that name none"),
         (
             "QBULL_VALKEY_SERVER",

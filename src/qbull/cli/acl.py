@@ -38,6 +38,11 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     "--queue", "queues", multiple=True, help="Limit the rights to this queue; may be given several times."
 )
 @click.option(
+    "--write-only",
+    is_flag=True,
+    help="Only for the role producer: enqueue, but read neither payloads nor results.",
+)
+@click.option(
     "--durability",
     type=click.Choice(DURABILITIES),
     help="Durability profile that the user works with.  [default: QBULL_DURABILITY]",
@@ -57,6 +62,7 @@ def print_acl(
     roles: Sequence[str],
     user: str | None,
     queues: Sequence[str],
+    write_only: bool,
     durability: Durability | None,
     prefix: str | None,
     url: str | None,
@@ -71,6 +77,7 @@ def print_acl(
     \b
     Example:
       qbull acl producer --user web
+      qbull acl producer --user partner --queue orders --write-only
       qbull acl worker producer --user worker --durability replicated --url redis+cluster://h1,h2
 
     This command changes nothing. It asks the server for its version, because a server refuses commands that
@@ -88,6 +95,7 @@ def print_acl(
         address.topology,
         address.kwargs.get("db", 0),
         app.durability if durability or app.environment.durability else None,
+        write_only,
         server_version or _asked_version(app, address),
     )
     click.echo(acl(roles, scope, name))

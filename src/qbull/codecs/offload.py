@@ -152,3 +152,12 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def check_result_store(results: ResultStore | None) -> ResultStore | None:
+    """Refuse an object that cannot store results."""
+    if results is not None and not isinstance(results, ResultStore):
+        raise ConfigError(
+            f"results={results!r}: give something with over, put and get, as qbull.FileResults has"
+        )
+    return results

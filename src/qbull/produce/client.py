@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 class Client:
     """The store, the router, and the listeners of one event loop."""
 
-    def __init__(self, url: str, prefix: str, stored: ResultStore | None = None) -> None:
+    def __init__(
+        self, url: str, prefix: str, stored: ResultStore | None = None, *, write_only: bool = False
+    ) -> None:
         self.store = Store(url, prefix)
-        self.router = JobRouter(self.store)
+        self.router = JobRouter(self.store, write_only)
         self.stored = stored
         self.results = ResultListener(self.store)
         self.flows = FlowStore(self.store)

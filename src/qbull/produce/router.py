@@ -18,12 +18,13 @@ from qbull.core.durability import Durability
 from qbull.core.ids import new_token
 from qbull.core.layout import Generation, Layout
 from qbull.core.unique import UniqueWindow
-from qbull.errors import NotConfirmed, ServerAway
+from qbull.errors import ConfigError, NotConfirmed, ServerAway
 from qbull.store.batch import Batcher
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.fan_out import partitions_holding
 from qbull.store.store import Store
 from qbull.store.verbs.closed_partition import PartitionClosed
+from qbull.store.verbs.deposit import deposit, has_id
 from qbull.store.verbs.layout import follow_successor
 from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, NewJob, Partition
 from qbull.store.verbs.unique import UniqueAnswer, UniqueJob
@@ -32,6 +33,8 @@ MOVING_JOB_TIMEOUT_SECONDS = 5.0
 """How long to wait for a job that is on its way to another partition."""
 MOVING_JOB_POLL_SECONDS = 0.02
 """Pause between two looks for such a job."""
+SWITCH_TIMEOUT_SECONDS = 30.0
+"""How long a producer that may not read waits for others to finish a change of the partitions."""
 LAYOUT_REREAD_SECONDS = 60.0
 """How often to ask again whether a queue still has older partitions."""
 
@@ -73,8 +76,9 @@ class PlacedJob(msgspec.Struct, frozen=True, gc=False):
 class JobRouter:
     """The partitions of each queue, and the sending of jobs to them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, write_only: bool = False) -> None:
         self._store = store
+        self._write_only = write_only
         self._batchers: dict[tuple[str, int, Durability | None], Batcher[PlacedJob, bool | None]] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._registered: dict[tuple[str, Durability | None], int] = {}
@@ -171,6 +175,11 @@ class JobRouter:
         or none.
         """
         if jobs and jobs[0].unique is not None:
+            if self._write_only:
+                raise ConfigError(
+                    "App(write_only=True): a unique job has to read the earlier one. "
+                    "Use an id of your own, or an app that may read."
+                )
             return await self._send_unique(settings, jobs, durability)
         confirmed = self._confirmed(durability)
         created: dict[int, bool] = {}
@@ -234,6 +243,8 @@ class JobRouter:
     ) -> list[bool | None]:
         if not jobs:
             return []
+        if self._write_only:
+            return await self._deposit(partition, jobs, confirmed)
         new: bool | None = True
         verb: Callable[..., Awaitable[set[int]]] = partition.put
         for placed in jobs:
@@ -251,6 +262,30 @@ class JobRouter:
         for n in known:
             answers[n] = not jobs[n].has_custom_id
         return answers
+
+    async def _deposit(
+        self, partition: Partition, jobs: Sequence[PlacedJob], confirmed: ConfirmedServer | None
+    ) -> list[bool | None]:
+        """The same without a right to read. Others finish a change of the partitions; this waits for them."""
+        has_custom_ids = any(placed.has_custom_id for placed in jobs)
+        token = new_token() if has_custom_ids else ""
+        known = await deposit(partition, [placed.job for placed in jobs], confirmed, token)
+        if known is None:
+            await self._await_successor(partition.settings)
+            return [None] * len(jobs)
+        return [not placed.has_custom_id or at not in known for at, placed in enumerate(jobs)]
+
+    async def _await_successor(self, settings: QueueSettings) -> None:
+        """Wait until the layout has the generation that follows the one which is known here."""
+        clock = asyncio.get_running_loop().time
+        generation, until = self._layouts[settings.name].generation, clock() + SWITCH_TIMEOUT_SECONDS
+        while (await self.layout(settings)).generation <= generation:
+            if clock() > until:
+                raise ServerAway(
+                    f'queue "{settings.name}": the change of its partitions does not end. '
+                    f'Run "qbull repartition {settings.name} …" again, then try again.'
+                )
+            await asyncio.sleep(MOVING_JOB_POLL_SECONDS)
 
     async def _in_older(
         self, settings: QueueSettings, jobs: Sequence[PlacedJob], confirmed: ConfirmedServer | None
@@ -270,11 +305,16 @@ class JobRouter:
             homes = ((at, placed.partition_in(generation)) for at, placed in enumerate(chosen))
             for number, some in _batches(homes):
                 older = self.partition(settings, number)
-                ids = await older.has([chosen[at].job.id for at in some])
+                ids = await self._held_ids(older, [chosen[at].job.id for at in some])
                 if ids and confirmed is not None:
                     await older.confirm(confirmed)
                 there |= ids
         return there
+
+    async def _held_ids(self, partition: Partition, ids: Sequence[str]) -> set[str]:
+        if self._write_only:
+            return {id for id in ids if await has_id(partition, id)}
+        return await partition.has(ids)
 
     async def _send_unique(
         self, settings: QueueSettings, jobs: Sequence[PlacedJob], durability: Durability | None

@@ -1,12 +1,12 @@
 """Rights: the rights that a Redis user needs for each role, as the ACL line that `qbull acl` prints.
 
-The commands of a verb are read from its Lua, because a script runs with the rights of its caller. Commands
-outside scripts are listed here. docs/guides/security.md shows the lines, and its tests work under them.
+The commands of a verb are read from its Lua (script_commands.py), because a script runs with the rights of
+its caller. Commands outside scripts are listed here. docs/guides/security.md shows the lines, and its tests
+work under them.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from qbull.core.durability import Durability, profile_of
 from qbull.errors import ConfigError
 from qbull.store.connection.address import Topology
-from qbull.store.connection.scripts import script
 from qbull.store.names import CONFIRM_MARK, Names
+from qbull.store.script_commands import commands_of
 
 PASSWORD_PLACEHOLDER = "PASSWORD"  # noqa: S105
 """Stands in the line for the password to choose."""
@@ -66,6 +66,7 @@ _PRODUCER_ROLE = AclRole(
     verbs=(
         "put",
         "enqueue",
+        "deposit",
         "unique",
         "flow_start",
         "flow_continue",
@@ -80,6 +81,32 @@ _PRODUCER_ROLE = AclRole(
     names=("queues",),
     channels=("bell", "done"),
 )
+_WRITE_ONLY_PRODUCER = AclRole(
+    verbs=("deposit", *_REGISTER_VERBS),
+    commands=("hexists", "hmget", "ping"),
+    names=("queues",),
+    channels=("bell",),
+)
+_COUNTED_NAMES = (
+    *(
+        "",
+        "ahead",
+        "bands",
+        "delayed",
+        "expiring",
+        "held",
+        "kept",
+        "lanes",
+        "mark",
+        "once:*",
+        "stats",
+        "stats:*",
+    ),
+    *("trains",),
+)
+"""The names of a partition that a write-only producer reads and writes: counts, ids, times, but no record."""
+_RECORD_NAMES = ("index", "lane:*", "ready:*", "reports")
+"""The names of a partition that it only writes: they have records, or lead to them."""
 _WORKER_ROLE = AclRole(
     verbs=(
         *(
@@ -236,6 +263,8 @@ class AclScope:
     topology: Topology = "one"
     database: int = 0
     durability: Durability | None = None
+    write_only: bool = False
+    """Whether a producer must not read payloads and results."""
     version: tuple[int, int] | None = None
     """The version of the server, which refuses a line with a command that it does not know; None for any
     server of today."""
@@ -247,11 +276,21 @@ COMMAND_VERSIONS: dict[str, tuple[int, int]] = {"client|setinfo": (7, 2), "waita
 
 def acl(roles: Iterable[str], scope: AclScope, user: str) -> str:
     """The command that gives a user these roles and nothing else, whatever it had before."""
-    role = _merged_roles(list(roles))
+    given = list(roles)
+    if scope.write_only and given != ["producer"]:
+        raise ConfigError(
+            "write-only rights are for the role producer alone; make a user for each other role"
+        )
+    role = _WRITE_ONLY_PRODUCER if scope.write_only else _merged_roles(given)
+    patterns = (
+        _write_only_patterns(scope)
+        if scope.write_only
+        else [f"~{name}" for name in _key_patterns(role, scope)]
+    )
     return " ".join(
         [
             f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER}",
-            *(f"~{name}" for name in _key_patterns(role, scope)),
+            *patterns,
             *(f"&{scope.prefix}:{channel}" for channel in sorted(set(role.channels))),
             *(f"+{command}" for command in sorted(_commands(role, scope))),
         ]
@@ -307,6 +346,24 @@ def _key_patterns(role: AclRole, scope: AclScope) -> list[str]:
     return found
 
 
+def _write_only_patterns(scope: AclScope) -> list[str]:
+    """The names of a write-only producer, each with the right to read and write it, or only to write it.
+
+    A server takes a command for a read if it returns content. HEXISTS and HSTRLEN return none, so they work
+    on names that may only be written.
+    """
+    names = Names(scope.prefix)
+    waits = scope.durability is not None and profile_of(scope.durability).waits_for_replicas
+    found = [f"~{names.queues}", *([f"~{names.app}{CONFIRM_MARK}"] if waits else [])]
+    for queue in scope.queues or ("*",):
+        base = names.queue(queue)
+        found += [f"~{base}settings", *([f"~{base}{CONFIRM_MARK}"] if waits else [])]
+        partition = base.replace("}:", ":*}:") if scope.queues else base
+        found += [f"~{partition}{name}" for name in _COUNTED_NAMES]
+        found += [f"%W~{partition}{name}" for name in _RECORD_NAMES]
+    return list(dict.fromkeys(found))
+
+
 def _commands(role: AclRole, scope: AclScope) -> set[str]:
     needed = {*_HANDSHAKE_COMMANDS, *role.commands}
     for verb in role.verbs:
@@ -333,41 +390,3 @@ def _known_commands(needed: set[str], scope: AclScope) -> set[str]:
             'upgrade the server, or use "replicated"'
         )
     return needed - unknown
-
-
-_LUA_FUNCTION_PATTERN = re.compile(r"local function (\w+)\(")
-_LUA_WORD_PATTERN = re.compile(r"\w+")
-_LUA_CALL_PATTERN = re.compile(r"(?:redis\.p?call|in_chunks)\('([A-Z_]+)'(?:, '([A-Z]+)')?")
-_CONTAINER_COMMANDS = ("XGROUP", "XINFO")
-
-
-@functools.cache
-def commands_of(verb: str) -> frozenset[str]:
-    """The commands that a script can reach: those outside functions, and those in functions that it calls."""
-    functions, main = _split_functions(re.sub(r"--.*", "", script(verb).source))
-    calls, reached, waiting = set[str](), set[str](), [main]
-    while waiting:
-        text = waiting.pop()
-        for command, sub in _LUA_CALL_PATTERN.findall(text):
-            calls.add(f"{command}|{sub}".lower() if command in _CONTAINER_COMMANDS else command.lower())
-        called = functions.keys() & set(_LUA_WORD_PATTERN.findall(text)) - reached
-        reached |= called
-        waiting += [functions[name] for name in called]
-    return frozenset(calls)
-
-
-def _split_functions(source: str) -> tuple[dict[str, str], str]:
-    """The functions of a script by name, and the rest. Functions are one line, or end at the left margin."""
-    functions: dict[str, str] = {}
-    main, inside = "", None
-    for line in source.splitlines():
-        head = _LUA_FUNCTION_PATTERN.match(line)
-        if head:
-            functions[head.group(1)] = line
-            inside = None if line.rstrip().endswith(" end") else head.group(1)
-        elif inside is not None:
-            functions[inside] += "\n" + line
-            inside = None if line.rstrip() == "end" else inside
-        else:
-            main += line + "\n"
-    return functions, main
