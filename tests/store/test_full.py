@@ -50,7 +50,8 @@ def test_only_verbs_that_add_jobs_or_signals_are_refused() -> None:
     refused = {verb for verb in verbs if not script(verb).source.startswith("#!lua flags=")}
 
     assert refused == {
-        *("put", "enqueue", "deposit", "unique", "flow_start", "tick", "schedule_run", "signal")
+        *("put", "enqueue", "deposit", "unique", "flow_start", "tick", "schedule_run", "signal"),
+        "import_failed",
     }
 
 
