@@ -590,7 +590,7 @@ async def test_the_history_goes_with_its_job(app: qbull.App) -> None:
 
 
 async def test_a_history_has_a_bound(app: qbull.App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qbull.worker.durable.MAX_STEPS", 3)
+    monkeypatch.setattr("qbull.worker.recorded_run.MAX_STEPS", 3)
     calls: list[int] = []
 
     async def note(n: int) -> None:
