@@ -43,8 +43,8 @@ $(STAMP): pyproject.toml requirements/dev.txt
 $(PAGE): $(STAMP) hatch_build.py $(shell find ui -path ui/node_modules -prune -o -type f -print)
 	@$(PYTHON) hatch_build.py
 
-$(BROWSER): $(STAMP) tests/ui/get_browser.sh
-	@sh tests/ui/get_browser.sh $(BIN) && touch $(BROWSER)
+$(BROWSER): $(STAMP) tests/ui/get_browser.sh tests/ui/get_nginx.sh
+	@sh tests/ui/get_browser.sh $(BIN) && sh tests/ui/get_nginx.sh && touch $(BROWSER)
 
 $(NODE): ui/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the dashboard's types are not checked" >&2; exit 0; }; cd ui && npm ci --no-audit --no-fund --loglevel=error

@@ -38,6 +38,7 @@ LANGUAGES = {
     "sh",
     "text",
     "json",
+    "nginx",  # tests/ui/test_behind_nginx.py runs it
     "toml",
     "sql",
     "javascript",

@@ -86,7 +86,7 @@ class ConnectionTable:
         """Add a connection. Returns False if there is no room and nobody to make room."""
         address = connection.address
         room = True
-        if self._by_address[address] >= self.limits.address_connections and not self._is_proxy(address):
+        if self._by_address[address] >= self.limits.address_connections and not self.is_proxy(address):
             room = self._make_room([one for one in self._open if one.address == address])
         if room and len(self._open) >= self._max_connections:
             room = self._make_room(list(self._open))
@@ -116,7 +116,8 @@ class ConnectionTable:
         oldest.transport.abort()
         return True
 
-    def _is_proxy(self, address: str) -> bool:
+    def is_proxy(self, address: str) -> bool:
+        """Whether the address is that of a trusted proxy."""
         if self._trusts_all or not self._proxies:
             return self._trusts_all
         try:

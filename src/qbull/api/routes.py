@@ -75,4 +75,4 @@ def path_of(scope: Scope) -> str:
     raw = scope.get("raw_path")
     path = raw.decode("latin-1") if raw else quote(scope["path"])
     root = quote(scope.get("root_path", ""))
-    return path[len(root) :] if root and path.startswith(root) else path
+    return path[len(root) :] if root and (path == root or path.startswith(root + "/")) else path

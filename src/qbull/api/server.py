@@ -14,6 +14,7 @@ import uvicorn
 
 from qbull.api.asgi import Api
 from qbull.api.connections import ConnectionLimits, ConnectionTable, limited_protocol
+from qbull.api.root_path import RootPath, check_root_path
 from qbull.errors import ConfigError
 
 T = TypeVar("T")
@@ -29,9 +30,15 @@ API_SHUTDOWN_GRACE_SECONDS = 2
 class ApiConfig(uvicorn.Config):
     """The configuration of the server, with the table of its connections."""
 
-    def __init__(self, api: Api, connections: ConnectionTable, **settings: Any) -> None:
+    def __init__(self, api: Api, connections: ConnectionTable, below: str = "", **settings: Any) -> None:
         super().__init__(api, http=limited_protocol(connections), **settings)
         self.connections = connections
+        self._below = below
+
+    def load(self) -> None:
+        super().load()
+        # Outside of the middleware that replaces the address of the proxy by that of its client.
+        self.loaded_app = RootPath(self.loaded_app, self._below, self.connections.is_proxy)
 
 
 class ApiServer(uvicorn.Server):
@@ -89,7 +96,15 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return runner.run(main())
 
 
-async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Callable[[int], None]) -> None:
+async def serve(
+    api: Api,
+    host: str,
+    port: int,
+    *,
+    proxies: str = "",
+    root_path: str = "",
+    ready: Callable[[int], None],
+) -> None:
     """Serve until a signal arrives. `ready` is called with the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -99,7 +114,7 @@ async def serve(api: Api, host: str, port: int, *, proxies: str = "", ready: Cal
             f"cannot listen on {host}, port {port}: {error}; choose another with --port"
         ) from None
     with listening:
-        server = ApiServer(api, config_of(api, host, port, proxies), ready)
+        server = ApiServer(api, config_of(api, host, port, proxies, root_path), ready)
         await server.serve(sockets=[listening])
 
 
@@ -124,7 +139,12 @@ async def beside(api: Api, listening: socket.socket) -> AsyncIterator[int]:
 
 
 def config_of(
-    api: Api, host: str, port: int, proxies: str = "", limits: ConnectionLimits | None = None
+    api: Api,
+    host: str,
+    port: int,
+    proxies: str = "",
+    root_path: str = "",
+    limits: ConnectionLimits | None = None,
 ) -> ApiConfig:
     """The configuration of the server.
 
@@ -132,13 +152,15 @@ def config_of(
         api: The application.
         host: The address to listen on.
         port: The port.
-        proxies: The proxies that are trusted for the caller's address.
+        proxies: The proxies that are trusted for the caller's address and the root path.
+        root_path: The path below which a proxy shows the API; if empty, the proxy may name it.
         limits: The bounds of connections; by default, a body has room for the largest job.
     """
     limits = limits or ConnectionLimits(body_bytes=2 * api.body_limit)
     return ApiConfig(
         api,
         ConnectionTable(limits, proxies),
+        check_root_path(root_path),
         host=host,
         port=port,
         log_config=None,

@@ -68,17 +68,30 @@ def _with_app(command: F) -> F:
     metavar="ADDRESSES",
     help="Proxies whose X-Forwarded headers are trusted, separated by commas.",
 )
+@click.option(
+    "--root-path",
+    default="",
+    metavar="PATH",
+    help="Path below which a proxy shows the dashboard and the API, such as /queues.",
+)
 @click.option("--url", help="Without MODULE:APP: the server to show.  [default: QBULL_URL or REDIS_URL]")
 @click.option("--prefix", help="Without MODULE:APP: prefix of the app's keys.  [default: QBULL_PREFIX]")
 @_with_app
 def serve(
-    app: App, host: str, port: int, allow_host: tuple[str, ...], public_metrics: bool, proxies: str
+    app: App,
+    host: str,
+    port: int,
+    allow_host: tuple[str, ...],
+    public_metrics: bool,
+    proxies: str,
+    root_path: str,
 ) -> None:
     """Serve the REST API and the dashboard of MODULE:APP.
 
     \b
     Example:
       qbull serve shop.tasks:app --host 0.0.0.0
+      qbull serve shop.tasks:app --proxies 127.0.0.1 --root-path /queues
       qbull serve --url redis://localhost:6379/0
 
     Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN,
@@ -98,18 +111,9 @@ def serve(
     access = replace(access, password=access.password or generated)
     api = qbull.asgi(app, access)
     from qbull.api import server
+    from qbull.api.root_path import check_root_path
 
-    def ready(port: int) -> None:
-        shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104
-        click.echo(
-            f"qbull serve: http://{f'[{shown}]' if ':' in shown else shown}:{port}/ui; press Ctrl-C to stop",
-            err=True,
-        )
-        if generated is not None:
-            click.echo(
-                f"qbull serve: user admin, password {generated} (set QUEUES_UI_PASS to choose your own)",
-                err=True,
-            )
+    check_root_path(root_path)
 
     async def main() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -121,11 +125,23 @@ def serve(
                 return
             duties = [start_actor(duty) for duty in app._alerting()]
             try:
-                await server.serve(api, host, port, proxies=proxies, ready=ready)
+                ready = functools.partial(_announce, host, generated)
+                await server.serve(api, host, port, proxies=proxies, root_path=root_path, ready=ready)
             finally:
                 await stop_actors(duties)
 
     server.run(main)
+
+
+def _announce(host: str, generated: str | None, port: int) -> None:
+    """Print the address, and the password if it was generated."""
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104
+    address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/ui"
+    click.echo(f"qbull serve: {address}; press Ctrl-C to stop", err=True)
+    if generated is not None:
+        click.echo(
+            f"qbull serve: user admin, password {generated} (set QUEUES_UI_PASS to choose your own)", err=True
+        )
 
 
 def _app(app_path: str | None, url: str | None, prefix: str | None) -> App:

@@ -28,6 +28,7 @@ from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import SERVER_CONNECT_TIMEOUT_SECONDS, Address
 from qbull.store.connection.scripts import script
 from qbull.store.connection.tls import connect_hint, explain_tls_error
+from qbull.store.connection.unavailable import unavailable_fact
 from qbull.store.rights import missing_right
 
 CALL_TIMEOUT_SECONDS = 10.0
@@ -290,7 +291,7 @@ class Server:
             return ServerRefused(f"{self.address.shown}: {text}")
         if isinstance(error, _UNAVAILABLE_ERRORS) or text.startswith(_UNAVAILABLE_PREFIXES):
             trouble = "" if self._embedded is None else self._embedded.trouble()
-            return ServerAway(f"{self.address.shown}: cannot be reached: {text}{trouble}")
+            return ServerAway(f"{self.address.shown}: {unavailable_fact(text)}{trouble}")
         if text.startswith("WRONGTYPE"):
             return ErrorReply(f"{self.address.shown}: {_wrong_type(command)}", "WRONGTYPE")
         return ErrorReply(f"{self.address.shown}: {text}", text.split(" ", 1)[0])
