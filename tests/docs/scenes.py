@@ -229,6 +229,11 @@ async def expiring(given: Given) -> Names:
     return {"notices": notices, "push": push}
 
 
+@scene("docs/operate/security.md")
+async def audit_log(given: Given) -> Names:
+    return {"billing": given.app.queue("billing")}
+
+
 @scene("docs/guides/flows.md")
 async def flows(given: Given) -> Names:
     media, mail = given.app.queue("media"), given.app.queue("mail")
