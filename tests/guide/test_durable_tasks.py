@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import qbull
+from conftest import eventually
 from qbull import testing
 from qbull.store.store import Store
 from qbull.worker import history, replay
@@ -866,3 +867,54 @@ def test_inline_runs_of_plain_tasks_have_steps() -> None:
         assert jobs.kept["orders", job.id].state == "completed"
 
     assert calls == {"render": 1, "send": 2}
+
+
+async def test_a_patch_keeps_the_old_path_for_jobs_that_have_passed_it(app: qbull.App) -> None:
+    calls: list[str] = []
+    is_new = False
+
+    async def note(what: str) -> str:
+        calls.append(what)
+        return what
+
+    @app.queue("orders", retry=AT_ONCE).task(durable=True)
+    async def work() -> list[bool]:
+        job, taken = qbull.current_job(), []
+        for turn in ("first", "second"):
+            if is_new:
+                taken.append(await job.patched("weigh"))
+                if taken[-1]:
+                    await job.step(note, f"weigh {turn}")
+            await job.step(note, turn)
+            if turn == "first":
+                await job.wait_for("go")
+        if job.attempt == 1:
+            raise ConnectionError
+        return taken
+
+    async def waits(job: qbull.Job[Any]) -> bool:
+        return (await job.why()).reasons[0].code == "signal"
+
+    async with app.worker():
+        old = await work.enqueue()
+        await eventually(lambda: waits(old))
+        is_new = True
+        new = await work.enqueue()
+        await eventually(lambda: waits(new))
+        for job in (old, new):
+            await job.signal("go")
+        assert await old.result(timeout=20) == [False, True]
+        assert await new.result(timeout=20) == [True, True]
+    assert sorted(calls) == sorted(["first", "weigh first", "first", *["weigh second", "second"] * 2])
+
+
+async def test_a_plain_task_can_be_patched_and_a_wrong_name_is_refused(app: qbull.App) -> None:
+    @app.queue("orders", retry=qbull.Retry(attempts=1)).task(durable=True)
+    def work(change: str) -> bool:
+        return qbull.current_job().patched_sync(change)
+
+    good, bad = await work.enqueue("v2"), await work.enqueue("")
+    async with app.worker():
+        assert await good.result(timeout=20) is True
+        with pytest.raises(qbull.JobFailed, match="give a name of 1 to 200 characters"):
+            await bad.result(timeout=20)

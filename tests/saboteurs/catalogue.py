@@ -758,4 +758,12 @@ SABOTEURS = (
         "            pass\n",
         ("tests/api/test_matrix.py", "tests/api/test_scopes.py"),
     ),
+    Saboteur(
+        "a patch is for everybody",
+        "a job that was past a change takes the new path when it runs again",
+        "core/durable.py",
+        "if not self.unplayed or key in self._recorded:\n            return False",
+        "return False",
+        ("tests/guide/test_durable_tasks.py",),
+    ),
 )

@@ -33,6 +33,7 @@ STEP_FIELD = b"step:"
 """The start of a record's name in the data of its job (store/names.py)."""
 CHECKPOINT_PREFIX = "checkpoint "
 SLEEP_NAME = "sleep"
+PATCH_PREFIX = "patched "
 
 StepEnd = Literal["r", "e", "a", "c", "b", "w"]
 """How a step ended: with a result, with an error that the task has caught, with an error after which it runs
@@ -157,6 +158,14 @@ class History:
         self._asked[name, arguments] = occurrence + 1
         key = StepKey(name, arguments, occurrence)
         return key, self._recorded.get(key)
+
+    def is_before_patch(self, name: str) -> bool:
+        """Whether an earlier run has passed this point, before the change with this name. Counts the ask."""
+        key = StepKey(name, b"", self._asked.get((name, b""), 0))
+        if not self.unplayed or key in self._recorded:
+            return False
+        self._asked[name, b""] = key.occurrence + 1
+        return True
 
     def started(self, key: StepKey) -> StepRecord | None:
         """The start of a sleep or a wait that has not ended."""

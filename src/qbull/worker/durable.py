@@ -12,6 +12,7 @@ from qbull.core.codec import decode_result
 from qbull.core.durable import (
     CHECKPOINT_PREFIX,
     MAX_HISTORY_BYTES,
+    PATCH_PREFIX,
     SLEEP_NAME,
     StepKey,
     digest_arguments,
@@ -183,6 +184,23 @@ class DurableRun(RecordedRun):
 
     def checkpoint_sync(self, name: str, value: Any) -> Any:
         return self._services.wait_for(self.checkpoint(name, value))
+
+    async def patched(self, change: str) -> bool:
+        """Whether the run has reached this point with the changed code only."""
+        name = PATCH_PREFIX + change
+        self._refuse_closed(name)
+        if self._history.is_before_patch(name):
+            return False
+        key, record = await self._begin(name, b"", current_task())
+        try:
+            if record is None:
+                await self._record(key, "r", b"true", StepTry(time.time(), 1))
+        finally:
+            self._returned()
+        return True
+
+    def patched_sync(self, change: str) -> bool:
+        return self._services.wait_for(self.patched(change))
 
     def emission(self, content: bytes) -> EmittedKey | None:
         """The key of a value that the task emits; None if the stream has it from an earlier run."""

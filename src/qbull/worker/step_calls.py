@@ -51,6 +51,8 @@ class StepRunner(Protocol):
     def sleep_sync(self, wake: WakeTime) -> None: ...
     async def wait_for(self, wait: SignalWait) -> Any: ...
     def wait_for_sync(self, wait: SignalWait) -> Any: ...
+    async def patched(self, change: str) -> bool: ...
+    def patched_sync(self, change: str) -> bool: ...
     def emission(self, content: bytes) -> EmittedKey | None: ...
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
@@ -309,6 +311,29 @@ class DurableCalls(StepCalls):
         refuse_loop("checkpoint")
         kept: T = self._steps.checkpoint_sync(name, value)
         return kept
+
+    async def patched(self, change: str) -> bool:
+        """Whether to take the new path of changed code. False for jobs that were past this point before.
+
+        Args:
+            change: a name for the change, such as "v2".
+        """
+        return await self._steps.patched(_change_name(change))
+
+    def patched_sync(self, change: str) -> bool:
+        """`patched` for plain tasks.
+
+        Args:
+            change: a name for the change, such as "v2".
+        """
+        refuse_loop("patched")
+        return self._steps.patched_sync(_change_name(change))
+
+
+def _change_name(change: str) -> str:
+    if not isinstance(change, str) or not 0 < len(change) <= MAX_STEP_NAME_CHARS:
+        raise ArgumentsError(f"patched({change!r}): give a name of 1 to {MAX_STEP_NAME_CHARS} characters")
+    return change
 
 
 def _wake_time(
