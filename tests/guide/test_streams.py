@@ -17,7 +17,8 @@ from qbull.core.streams import EmittedKey, StreamEntry, StreamLimits
 from qbull.errors import ServerAway
 from qbull.store.store import Store
 from qbull.store.verbs import streams as verbs
-from qbull.worker import streams
+from qbull.worker import cpu_pool, streams
+from qbull.worker.cpu_process import ProcessReply
 
 AT_ONCE = qbull.Retry(attempts=3, delay=0)
 
@@ -413,6 +414,21 @@ async def test_a_process_of_cpu_tasks_emits(app: qbull.App, monkeypatch: pytest.
     job = await emit_numbers.enqueue(50)
     async with app.worker():
         assert await values_of(job) == list(range(50))
+
+
+async def test_values_that_come_together_with_the_result_of_a_process_are_kept(app: qbull.App) -> None:
+    """The worker reads the last values and the result of a process in one turn of its event loop."""
+
+    @app.queue("numbers").task
+    async def work() -> None:
+        running = qbull.current_job()._running
+        running.has_output = True
+        for number in range(3):
+            cpu_pool._pass_progress_on(running, ProcessReply(word="emit", result=b"%d" % number))
+
+    job = await work.enqueue()
+    async with app.worker():
+        assert await values_of(job) == [0, 1, 2]
 
 
 def test_a_key_recognises_a_value_in_every_run() -> None:

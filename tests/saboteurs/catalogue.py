@@ -766,4 +766,12 @@ SABOTEURS = (
         "return False",
         ("tests/guide/test_durable_tasks.py",),
     ),
+    Saboteur(
+        "a process loses its last values",
+        "values that come together with the result of a process are not waited for",
+        "worker/streams.py",
+        "if asyncio._get_running_loop() is loop:\n                # A process",
+        "if False:\n                # A process",
+        ("tests/guide/test_streams.py",),
+    ),
 )

@@ -73,7 +73,11 @@ class StreamWriter:
         try:
             if loop is None:
                 raise RuntimeError("the worker has stopped")
-            loop.call_soon_threadsafe(start, loop, key)
+            if asyncio._get_running_loop() is loop:
+                # A process has emitted it. Its result may be here too, and the flush must see the value.
+                start(loop, key)
+            else:
+                loop.call_soon_threadsafe(start, loop, key)
         except RuntimeError:  # the loop is closed, and the job belongs to another worker
             written.set_result(False)
         return written
