@@ -350,3 +350,51 @@ def test_any_durable_task_ends_like_a_plain_function_wherever_its_workers_die(
             await store.close()
 
     asyncio.run(run())
+
+
+class _LateFirstWrite(Life):
+    """The reply to the first record arrives after that to the second."""
+
+    def __init__(self, world: World, delivered: DeliveredJob) -> None:
+        super().__init__(world, delivered, None)
+        self.second = asyncio.Event()
+
+    async def write(
+        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
+    ) -> bool:
+        is_ours = await self._send(records, first, last, taken)
+        if records[0][0] == 1:
+            await self.second.wait()
+        else:
+            self.second.set()
+        return is_ours
+
+
+async def test_parallel_steps_return_in_one_order_in_the_first_run_and_in_a_replay(store: Store) -> None:
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("job")
+    (delivery,) = await driver.fetch("w")
+    life = _LateFirstWrite(World(driver), delivery.job(0))
+
+    async def returned() -> list[str]:
+        delivered = life.delivered
+        data = await read_job_data(delivered.delivery.partition, "job")
+        job = RunningJob(
+            "q", delivered.delivery.position, delivered.id, delivered.record, body_of(delivered.record)
+        )
+        run, order = DurableRun(job, read_history(data), life), []
+
+        async def step(name: str) -> None:
+            async def effect(argument: int) -> None: ...
+
+            await run.step(StepCall(effect, (0,), {}, StepOptions(name)))
+            order.append(name)
+
+        await asyncio.gather(step("a"), step("b"))
+        run.close()
+        return order
+
+    first = await returned()
+    replayed = await returned()
+
+    assert first == replayed == ["a", "b"]

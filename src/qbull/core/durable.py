@@ -178,6 +178,13 @@ class History:
         elif record in self.unplayed:
             self.unplayed.remove(record)
 
+    def unplayed_next(self, record: StepRecord) -> None:
+        """The run has written this record and is to get its result, after those with lower numbers."""
+        at = len(self.unplayed)
+        while at and self.unplayed[at - 1].number > record.number:
+            at -= 1
+        self.unplayed.insert(at, record)
+
     def put(self, record: StepRecord, size: int) -> None:
         """A record was written, or written anew."""
         number = record.number

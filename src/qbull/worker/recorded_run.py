@@ -164,8 +164,13 @@ class RecordedRun:
 
     async def _record(self, key: StepKey, end: StepEnd, content: bytes, tried: StepTry) -> StepRecord:
         """Write a record, and wait until it may be returned."""
-        record = await self._put(key, end, content, tried)
-        self._history.unplayed.append(record)
+        number = self._history.last + 1
+        self._replay.writing(number)
+        try:
+            record = await self._put(key, end, content, tried)
+            self._history.unplayed_next(record)
+        finally:
+            self._replay.written(number)
         await self._replay.turn(key.name, record)
         return record
 

@@ -1,9 +1,10 @@
 """Replay: the order in which the steps of one run go on.
 
-Results are returned to the code in the order of their numbers, one at a time. After each one the code gets
-some turns of the event loop, if other steps are outstanding. So it sees them one by one in every run, and a
-race between parallel steps ends the same way. A step without a record waits until all records are returned:
-if the code still fits its history, it asks for all of them without that step's result.
+Results are returned to the code in the order of their numbers, one at a time. That holds in the run that
+records them, too: the writes of parallel steps may end in another order. After each result the code gets some
+turns of the event loop, if other steps are outstanding. So it sees them one by one in every run, and a race
+between parallel steps ends the same way. A step without a record waits until all records are returned: if the
+code still fits its history, it asks for all of them without that step's result.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Replay:
         self._held: list[_HeldStep] = []
         self._pacing = False
         self._moves = 0
+        # The numbers of the records that are on their way to the server.
+        self._writing: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.outstanding = 0
         """The steps that were asked for and have not returned."""
@@ -57,13 +60,23 @@ class Replay:
         """The code has the outcome of a step."""
         self.outstanding -= 1
 
+    def writing(self, number: int) -> None:
+        """A record with this number is on its way. Records with higher numbers are returned after it."""
+        self._writing.add(number)
+
+    def written(self, number: int) -> None:
+        """The record is on the server, or will not be."""
+        self._writing.remove(number)
+        if self._held:
+            self._pace()
+
     async def turn(self, name: str, record: StepRecord | None) -> None:
         """Wait until this record may be returned; without a record, until the step may run."""
         unplayed = self._history.unplayed
         if record is None:
             if not unplayed:
                 return
-        elif unplayed[0] is record and not self._pacing:
+        elif unplayed[0] is record and not self._pacing and not self._is_early(record):
             self._play(record)
             return
         held = _HeldStep(name, record, asyncio.get_running_loop().create_future())
@@ -117,12 +130,18 @@ class Replay:
         self._pacing = False
         unplayed = self._history.unplayed
         first = unplayed[0] if unplayed else None
+        if first is not None and self._is_early(first):
+            return
         for held in self._held:
             if held.record is first and not held.turn.done():
                 held.turn.set_result(None)
                 if first is not None:
                     self._play(first)
                     return
+
+    def _is_early(self, record: StepRecord) -> bool:
+        """Whether a record with a lower number is still on its way: a replay would return that one first."""
+        return bool(self._writing) and min(self._writing) < record.number
 
     def _watch(self) -> None:
         if self._timer is None:
