@@ -11,6 +11,7 @@ from qbull.config import Keep, Lane
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.durable import RecordedStep
+from qbull.core.ids import partition_of
 from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
@@ -141,6 +142,7 @@ __all__ = [
     "current_job",
     "current_jobs",
     "group",
+    "partition_of",
 ]
 
 

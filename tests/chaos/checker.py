@@ -24,7 +24,7 @@ from loads.oracle import runs_of
 from loads.record import Event, Report, events_in
 from loads.transfers import Books
 
-from qbull.core.route import digest, partition_of
+from qbull.core.route import digest, partition_of_digest
 
 EXCUSES_EACH = 100
 """A killed process, a worker that was taken for dead and a failover excuse no more than so many runs each."""
@@ -348,7 +348,7 @@ class Checker:
 
 
 def _partition(key: int) -> int:
-    return partition_of(digest(str(key)), PARTITIONS)
+    return partition_of_digest(digest(str(key)), PARTITIONS)
 
 
 def _union(intervals: list[tuple[int, int]]) -> int:

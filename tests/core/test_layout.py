@@ -12,7 +12,7 @@ from qbull.core.layout import (
     generation_of,
     index_in_generation,
 )
-from qbull.core.route import PARTITION_LANE, digest, partition_of
+from qbull.core.route import PARTITION_LANE, digest, partition_of_digest
 
 COUNTS = st.integers(1, GENERATION_SPAN_PARTITIONS)
 KEYS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
@@ -38,7 +38,7 @@ def test_people_see_the_partition_that_the_published_rule_gives(
 ) -> None:
     number = Generation(generation, count).home(digest(key))
 
-    assert index_in_generation(number) == partition_of(digest(key), count)
+    assert index_in_generation(number) == partition_of_digest(digest(key), count)
     assert generation_of(number) == generation
 
 
@@ -49,7 +49,7 @@ def test_where_a_key_was_before_follows_from_it(key: str, before: int, now: int)
 
     number = layout.current.home(digest(key))
 
-    assert older.homes(digest(key), layout.current, number) == [partition_of(digest(key), before)]
+    assert older.homes(digest(key), layout.current, number) == [partition_of_digest(digest(key), before)]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(1, 200), st.integers(1, 200))

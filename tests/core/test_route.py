@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbull.core.route import PARTITION_LANE, digest, partition_of
+from qbull.core.route import PARTITION_LANE, digest, partition_of_digest
 
 VECTORS = [
     # key, digest, and its partition of 1, 2, 4, 7, 16, 64, 1000
@@ -46,7 +46,7 @@ PARTITIONS = (1, 2, 4, 7, 16, 64, 1000)
 @pytest.mark.parametrize(("key", "hexadecimal", "partitions"), VECTORS)
 def test_the_published_vectors_hold(key: str, hexadecimal: str, partitions: tuple[int, ...]) -> None:
     assert digest(key).hex() == hexadecimal
-    assert tuple(partition_of(digest(key), n) for n in PARTITIONS) == partitions
+    assert tuple(partition_of_digest(digest(key), n) for n in PARTITIONS) == partitions
 
 
 @pytest.mark.parametrize(("key", "hexadecimal", "partitions"), VECTORS)
@@ -61,7 +61,7 @@ def test_the_published_vectors_follow_from_the_algorithm(
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.integers(1, 5000))
 def test_every_key_has_one_partition_within_range(key: str, partitions: int) -> None:
-    first, second = (partition_of(digest(key), partitions) for _ in range(2))
+    first, second = (partition_of_digest(digest(key), partitions) for _ in range(2))
 
     assert first == second
     assert 0 <= first < partitions
@@ -71,7 +71,7 @@ def test_keys_spread_evenly() -> None:
     counts = [0] * 16
 
     for n in range(16_000):
-        counts[partition_of(digest(f"customer-{n}"), 16)] += 1
+        counts[partition_of_digest(digest(f"customer-{n}"), 16)] += 1
 
     assert min(counts) > 800
     assert max(counts) < 1200

@@ -42,6 +42,7 @@ LANGUAGES = {
     "toml",
     "sql",
     "javascript",
+    "typescript",
     "http",
     "mermaid",
     "yaml",

@@ -18,7 +18,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
     "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
-    "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi", "acting_as"),
+    "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi", "acting_as", "partition_of"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
         "EmbeddedError", "PayloadError", "ArgumentsError", "TooLarge", "SignalMismatch", "NotFound", "Conflict", "LifespanError", "TakenOver", "StepFailed", "HistoryMismatch", "SignalTimeout", "JobFailed", "JobCancelled", "ResultTimeout",

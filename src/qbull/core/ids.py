@@ -14,7 +14,7 @@ import re
 import time
 from datetime import datetime
 
-from qbull.core.route import digest, partition_of
+from qbull.core.route import digest, partition_of_digest
 from qbull.errors import ArgumentsError
 
 # Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a
@@ -53,7 +53,7 @@ def partition_of_id(id: str, partitions: int) -> int:
     number = partition_in(id)
     if number is not None and number < partitions:
         return number
-    return partition_of(digest(schedule_in(id) or id), partitions)
+    return partition_of_digest(digest(schedule_in(id) or id), partitions)
 
 
 def schedule_in(id: str) -> str | None:
@@ -84,6 +84,20 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a key in a queue with so many partitions: the same number in every language.
+
+    It is the first eight bytes of SHA-256 over the key in UTF-8, as a big-endian number, modulo `partitions`.
+
+    Args:
+        key: the key, for example a phone number.
+        partitions: how many partitions the queue has.
+    """
+    if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
+        raise ArgumentsError(f"partitions={partitions!r}: give a whole number from 1")
+    return partition_of_digest(digest(check_key(key)), partitions)
 
 
 def check_id(id: str) -> str:

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from qbull.core.ids import partition_of_id
-from qbull.core.route import PARTITION_LANE, partition_of
+from qbull.core.route import PARTITION_LANE, partition_of_digest
 
 GENERATION_SPAN_PARTITIONS = 4096
 """How far the numbers of two generations are apart: an id has twelve bits for its partition."""
@@ -54,7 +54,7 @@ class Generation(msgspec.Struct, frozen=True):
 
     def home(self, digest: bytes) -> int:
         """The partition of a key or an id."""
-        return self.number * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
+        return self.number * GENERATION_SPAN_PARTITIONS + partition_of_digest(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
         """The partition of a job without a lane."""
@@ -94,7 +94,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     def home(self, digest: bytes) -> int:
         """The partition of a key or an id now."""
-        return self.generation * GENERATION_SPAN_PARTITIONS + partition_of(digest, self.partitions)
+        return self.generation * GENERATION_SPAN_PARTITIONS + partition_of_digest(digest, self.partitions)
 
     def home_of_id(self, id: str) -> int:
         """The partition of a job without a lane: the one in its id, if it has one."""

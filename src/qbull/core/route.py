@@ -22,5 +22,5 @@ def digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()[:8]
 
 
-def partition_of(key_digest: bytes, partitions: int) -> int:
+def partition_of_digest(key_digest: bytes, partitions: int) -> int:
     return int.from_bytes(key_digest, "big") % partitions
