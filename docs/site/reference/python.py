@@ -14,10 +14,10 @@ import qbull.compat
 
 PARTS: dict[str, tuple[str, ...]] = {
     "The front door": ("App", "Queue", "Task", "Job"),
-    "Settings": ("Retry", "Keep", "Lane", "Rate", "Unique", "Alert", "Alerts", "Access", "SingleSignOn"),
+    "Settings": ("Retry", "Keep", "Lane", "Rate", "Unique", "Alert", "Alerts", "Access", "SingleSignOn", "StreamLimits"),
     "Inside a task": ("current_job", "current_jobs", "CurrentJob", "RetryAfter", "Fail"),
     "Flows": ("chain", "group", "Step", "Chain", "Group", "Flow"),
-    "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "Page", "FailureGroup", "Redriven", "Repartitioning"),
+    "What is known": ("JobInfo", "LogLine", "RecordedStep", "Event", "ScheduleInfo", "JobStream", "Page", "FailureGroup", "Redriven", "Repartitioning"),
     "Around jobs": ("Lifespan", "Middleware", "Enqueueing", "Settled", "Compressed", "Encrypted", "Signed", "ResultStore", "FileResults", "JobLogFilter", "asgi", "acting_as", "partition_of"),
     "Errors": (
         "QbullError", "ConfigError", "DeclarationError", "ServerError", "ServerAway", "DatabaseAway", "ServerRefused", "DatabaseRefused", "NotConfirmed",
@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 MEMBERS: dict[str, tuple[str, ...]] = {
-    "App": ("queue", "job", "worker", "schedules", "events", "relay", "run_sync", "close", "close_sync"),
+    "App": ("queue", "job", "flow", "worker", "schedules", "events", "relay", "run_sync", "close", "close_sync"),
     "Queue": (
         "task", "cron", "job", "stats", "jobs", "search", "failures", "redrive", "clean", "cancel", "purge", "pause", "resume", "configure", "live", "reset", "changes",
         "events", "repartition", "repartitioning",
@@ -36,7 +36,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "CurrentJob": ("progress", "log", "progress_sync", "log_sync", "cancelled", "results"),
     "Chain": ("enqueue", "enqueue_sync"),
     "Group": ("enqueue", "enqueue_sync"),
-    "Flow": ("result", "cancel"),
+    "Flow": ("result", "counts", "rerun", "cancel"),
     "Middleware": ("around_enqueue", "around_run", "around_call", "settled"),
     "Encrypted": ("new_key",),
     "Signed": ("new_key",),

@@ -99,7 +99,11 @@ class SingleSignOn:
         return next((role for role, wanted in ranked if ANYBODY in wanted or values & set(wanted)), None)
 
     def name_of(self, claims: Mapping[str, Any]) -> str:
-        """The name of a person in the audit log. An address that the provider did not verify is no name."""
+        """The name of a person in the audit log. An address that the provider did not verify is no name.
+
+        Args:
+            claims: the claims of the id token.
+        """
         named = _claim(claims, self.name_claim)
         if self.name_claim == "email" and claims.get("email_verified") is False:
             named = None
