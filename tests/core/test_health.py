@@ -170,6 +170,32 @@ def test_a_failure_rate_is_compared_with_the_usual(
     assert kinds(queue) == (["failing"] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("kept", "kept_seconds", "told"),
+    [
+        (10_000, 86_400.0, True),
+        (600_000, 86_400.0, False),
+        (10_000, None, False),
+        (None, 86_400.0, False),
+        (10_000, 9.0, False),
+    ],
+)
+def test_results_that_their_count_removes_long_before_their_age_are_named(
+    kept: int | None, kept_seconds: float | None, told: bool
+) -> None:
+    minutes = (MinuteOutcomes(ago(90), 60_000), MinuteOutcomes(ago(30), 60_000))
+    queue = QueueFacts("mail", minutes=minutes, kept=kept, kept_seconds=kept_seconds)
+
+    found = problems(queue)
+
+    assert [one.kind for one in found] == (["retention"] if told else [])
+    if told:
+        assert found[0].severity == "info"
+        assert found[0].fact == (
+            "completed jobs, their results and their ids stay for about 10 s, because only 10,000 are kept"
+        )
+
+
 def test_failures_last_since_the_first_minute_without_a_gap() -> None:
     minutes = tuple(MinuteOutcomes(ago(60 * n), 0, many) for n, many in ((4, 9), (3, 0), (2, 9), (1, 9)))
 

@@ -35,6 +35,8 @@ export function problem(one: HealthProblem): string {
     }
     case "failing":
       return t("{failed} of {attempts} attempts failed in the last minutes, usually {usual} %.", { failed: values.failed ?? 0, attempts: values.attempts ?? 0, usual: values.usual ?? 0 });
+    case "retention":
+      return t("Completed jobs, their results and their ids stay for about {seconds} s, because only {kept} are kept.", { seconds: values.seconds ?? 0, kept: values.kept ?? 0 });
     case "overdue":
       return `${t("No worker has fired it for {time}", { time })}.`;
     case "lost":
@@ -122,7 +124,7 @@ function flow(told: Values): string {
 }
 
 /** The kinds of problems that people are told of. */
-type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" | "paused" | "failing">;
+type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" | "paused" | "failing" | "retention">;
 
 /** What people are told of, without whose problem it is. */
 export function alert({ kind, count: n, over, text }: AlertProblem): string {

@@ -30,6 +30,8 @@ MIN_FAILED_ATTEMPTS = 10
 """Fewer failed attempts are no failure rate."""
 MIN_FAILURE_RATIO, MAX_FAILURE_RATIO = 0.1, 0.5
 """A smaller share of failed attempts is never a problem; a larger one is, even if it is usual."""
+SHORT_RETENTION_SECONDS = 600.0
+"""Results that stay for less than that may be gone before somebody asks for them."""
 UNUSUAL_FAILURE_FACTOR = 5
 """How far above the usual a failure rate must be."""
 
@@ -73,7 +75,7 @@ def find_problems(
 
 
 def _queue_problems(queue: QueueFacts, now_ms: int, limits: HealthLimits) -> list[HealthProblem]:
-    found = [*_halted(queue), *_overdue(queue, now_ms, limits)]
+    found = [*_halted(queue), *_overdue(queue, now_ms, limits), *_short_retention(queue)]
     if queue.pause is not None:
         return [*_paused(queue), *found]
     found += [*_waiting(queue, now_ms, limits), *_blocked(queue, now_ms, limits), *_failing(queue)]
@@ -287,6 +289,30 @@ def _failing(queue: QueueFacts) -> list[HealthProblem]:
             _failing_since_ms(queue.minutes),
             values={"failed": failed, "attempts": attempts, "usual": round(usual * 100)},
             severity=PROBLEM_SEVERITIES["failing"],
+        )
+    ]
+
+
+def _short_retention(queue: QueueFacts) -> list[HealthProblem]:
+    """So many jobs complete that the count removes results long before their age does.
+
+    Only for a queue with both bounds, such as the default: a count alone is what somebody asked for.
+    """
+    completed = sum(one.succeeded for one in queue.minutes)
+    if queue.kept is None or queue.kept_seconds is None or not completed:
+        return []
+    seconds = queue.kept * len(queue.minutes) * 60 / completed
+    if seconds >= min(queue.kept_seconds, SHORT_RETENTION_SECONDS):
+        return []
+    return [
+        HealthProblem(
+            "retention",
+            f"completed jobs, their results and their ids stay for about {seconds:,.0f} s, because only "
+            f"{queue.kept:,} are kept",
+            "set keep=Keep(completed_for=…) to keep them by age alone, or a larger count",
+            queue.name,
+            values={"seconds": round(seconds), "kept": queue.kept},
+            severity=PROBLEM_SEVERITIES["retention"],
         )
     ]
 

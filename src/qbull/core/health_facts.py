@@ -108,6 +108,8 @@ class QueueFacts:
         late: schedules that should have fired.
         unknown: tasks that no live worker knows.
         minutes: the last minutes, the oldest first.
+        kept: how many completed jobs the queue keeps, in all partitions; None without a bound.
+        kept_seconds: for how long it keeps them; None without a bound.
         succeeded: all attempts that have ever succeeded.
         failed: all attempts that have ever failed.
     """
@@ -123,6 +125,8 @@ class QueueFacts:
     late: tuple[LateSchedule, ...] = ()
     unknown: tuple[UnknownTask, ...] = ()
     minutes: tuple[MinuteOutcomes, ...] = ()
+    kept: int | None = None
+    kept_seconds: float | None = None
     succeeded: int = 0
     failed: int = 0
 

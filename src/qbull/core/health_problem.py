@@ -31,6 +31,7 @@ PROBLEM_SEVERITIES: dict[ProblemKind, Severity] = {
     "repeated": "warning",
     "missed": "warning",
     "paused": "info",
+    "retention": "info",
 }
 """The severity of each kind. A pause whose backlog grows is a warning."""
 

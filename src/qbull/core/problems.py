@@ -20,7 +20,7 @@ from qbull.core.rate import Rate
 
 ProblemKind = Literal[
     "away", "unreadable", "unserved", "unread", "unknown", "stale", "blocked", "halted", "paused", "failing",
-    "overdue", "lost", "failed", "repeated", "missed",
+    "overdue", "lost", "failed", "repeated", "missed", "retention",
 ]  # fmt: skip
 """All kinds of problems. core/health.py finds most of them in the state of the queues."""
 NoticeStatus = Literal["firing", "still", "resolved"]

@@ -94,6 +94,7 @@ const action: Record<HealthProblem["code"], Text> = {
   blocked: "Show the keys",
   halted: "Show the keys",
   paused: "Resume the queue",
+  retention: "Show the settings",
   failing: "Show the failures",
   failed: "Show the failures",
   repeated: "Show the failures",
@@ -113,6 +114,7 @@ function whereTo(one: HealthProblem): string {
       return to.workers();
     case "unread":
     case "paused":
+    case "retention":
       return to.queue(queue);
     case "blocked":
     case "halted":

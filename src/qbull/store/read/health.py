@@ -133,7 +133,7 @@ async def read_queue(
     total = sum(counted, Counts())
     total = replace(total, totals=layout.in_all(total.totals), paused=live.paused)
     pause = live.changed.get(live_settings.PAUSED_SETTING)
-    now = live.settings
+    now, keep = live.settings, registered.keep
     facts = QueueFacts(
         settings.name,
         stale_after=registered.alert.stale_after if registered.alert is not None else None,
@@ -154,6 +154,8 @@ async def read_queue(
             if not parked.known
         ),
         minutes=await _minutes(partitions),
+        kept=None if keep.completed is None else keep.completed * layout.partitions,
+        kept_seconds=keep.completed_for,
         succeeded=total.totals.get("completed", 0),
         failed=total.totals.get("failed", 0) + total.totals.get("retried", 0),
     )
