@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import closing
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,10 @@ def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64",
     reason="the extra has libraries for Linux on x86-64 only",
+)
+@pytest.mark.skipif(
+    not any(distributions(name=allocator.ALLOCATOR_PACKAGE)),
+    reason="tbb is not free software, so it is installed only if asked for: requirements/allocator.txt",
 )
 def test_the_extra_brings_one_and_the_server_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "LIBRARY_FOLDERS", ())

@@ -13,8 +13,8 @@ ROOM = 40_000
 """Bytes that two answers may differ by: numbers have more digits, and sizes of what is shown differ."""
 BY_MEANING = ("/matching", "/failures", "/overview")
 """They look at a bounded number of jobs to say what these have in common."""
-ELSEWHERE = {"/api/events", "/api/openapi.json"}
-"""A stream is endless; the document is made once."""
+ELSEWHERE = {"/api/events", "/api/queues/{queue}/jobs/{id}/stream", "/api/openapi.json"}
+"""Streams go on until their job ends, or for ever; the document is made once."""
 
 
 def calls(queue: str, id: str) -> list[str]:

@@ -28,11 +28,11 @@ from qbull.store.store import Store
 
 LONGEST = 1_000
 """Characters of a refusal."""
-ENDLESS = {"worker", "serve", "relay", "demo", "dev"}
-"""They go on until they are stopped, so each call has an app or a directory that is not there, or no database."""
+ENDLESS = {"worker", "serve", "relay", "demo", "dev", "stream"}
+"""They go on until they are stopped, so each call has an app, a directory or a job that is not there, or no database."""
 ALWAYS, NEVER = {"directory", "no_wait", "watch"}, {"watching"}
 """Options without which, and with which, a command would not end."""
-REPORTS = {"doctor", "drain"}
+REPORTS = {"doctor", "drain", "audit"}
 """With these, 1 says that something is wrong, and what they print says what."""
 
 # What a shell can hand over: no zero byte, and bytes that are not UTF-8 as lone surrogates.

@@ -14,15 +14,13 @@ from topology import COMMON, PASSWORD, Node, wait_for
 
 
 async def test_a_server_that_cannot_save_says_so_in_one_line(tmp_path: Path) -> None:
-    node = Node(tmp_path / "server", COMMON)
-    node.start()
-    wait_for(node.answers)
     lost = tmp_path / "lost"
     lost.mkdir()
+    node = Node(tmp_path / "server", f'{COMMON}appendonly no\nsave "3600 1"\ndir {lost}\n')
+    node.start()
+    wait_for(node.answers)
+    shutil.rmtree(lost)
     try:
-        for name, value in (("appendonly", "no"), ("save", "3600 1"), ("dir", str(lost))):
-            node.tell("CONFIG", "SET", name, value)
-        shutil.rmtree(lost)
         async with qbull.App(f"redis://:{PASSWORD}@127.0.0.1:{node.port}/0", prefix="test") as app:
 
             @app.queue("email").task

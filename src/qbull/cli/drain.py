@@ -138,7 +138,7 @@ class _DrainCommand:
 
 @click.group()
 def drain() -> None:
-    """Move waiting jobs from another library, or from lists and streams, into qbull.
+    """Move waiting jobs from another job queue into qbull.
 
     Each job is moved exactly once, even if this command is killed: run it again to continue. Jobs that cannot
     be moved stay in place and are reported with the reason; the exit code is then 1. With --app the arguments

@@ -29,7 +29,7 @@ REPARTITION_LOG_SECONDS = 5.0
 @with_reason
 @on_target
 def repartition(target: Target, queue_name: str, partitions: int, no_wait: bool) -> None:
-    """Change the number of a queue's partitions while it is in use.
+    """Change the number of partitions of a queue in use.
 
     No job is lost, and jobs of one key keep their order. The new number takes effect at once; the workers run
     the jobs that are left in the old partitions. This command shows the progress. You can stop it at any time

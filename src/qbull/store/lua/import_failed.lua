@@ -1,7 +1,7 @@
 -- import_failed: add jobs that have failed permanently in another system, as dead letters. A job is added
 -- once: its name is remembered for its window, also if the job has been removed or retried since.
 -- KEYS  base
--- USES  clock stamp record_layout record report index stats finish
+-- USES  stamp index stats finish
 -- ARGV  failed:int failed_ms:int  … id record name window_ms
 --       record: with its ending
 -- GIVES "added", or the mark of a closed partition ("closed …"), which has added none of them
