@@ -236,10 +236,11 @@ async def text_of(path: Path) -> str:
 
 
 async def has_ended(pid: int) -> bool:
-    """What nobody has waited for yet has ended too."""
+    """What nobody has waited for yet has ended too, once the last of its threads has."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
-    except FileNotFoundError:
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+        return threads <= 1 and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

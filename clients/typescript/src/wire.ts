@@ -23,7 +23,7 @@ export interface AlertMessage {
 }
 
 export interface AlertProblem {
-  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
+  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   text: string;
   queue: string | null;
   task: string | null;
@@ -226,7 +226,7 @@ export interface Health {
 }
 
 export interface HealthProblem {
-  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
+  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   severity: "critical" | "info" | "warning";
   serious: boolean;
   queue: string | null;
