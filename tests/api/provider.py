@@ -67,7 +67,7 @@ class SigningKey:
 
 
 class Provider:
-    """`person` are the claims of whoever logs in next."""
+    """`person` has the claims of the next person who logs in."""
 
     def __init__(self) -> None:
         self.issuer = ""
