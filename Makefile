@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DEMO   := $(VENV)/.demo
 PAGE   := src/qbull/ui/.built
 NODE   := ui/node_modules/.package-lock.json
 NODE_TESTS := tests/node/node_modules/.package-lock.json
@@ -10,7 +11,7 @@ BROWSER := $(VENV)/.browser
 TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 # All but "allocator": tbb is proprietary, so it is installed only if somebody asks for it.
-EXTRAS := $(addprefix --extra ,alerts api encryption oidc otel postgres)
+EXTRAS := $(addprefix --extra ,alerts api encryption fsspec oidc otel postgres)
 ALLOCATOR ?=
 ARGS   ?=
 PEERS  ?=
@@ -26,25 +27,34 @@ QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams docs dist audit sbom pin lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams manifests docs dist audit sbom pin lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(STAMP) $(PAGE)
 
-$(STAMP): pyproject.toml requirements/dev.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "qbull needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(BIN)/python pyproject.toml requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(STAMP)
+	@touch $(STAMP) $(DEMO)
 
-$(PAGE): $(STAMP) hatch_build.py $(shell find ui -path ui/node_modules -prune -o -type f -print)
+# Only what qbull itself needs: the demo starts in half of the time that a full set-up takes.
+$(DEMO): $(BIN)/python requirements/run.txt
+	@echo "installing qbull's dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/run.txt
+	@touch $(DEMO)
+
+$(PAGE): hatch_build.py $(shell find ui -path ui/node_modules -prune -o -type f -print)
+	@echo "building the dashboard"
 	@$(PYTHON) hatch_build.py
 
-$(BROWSER): $(STAMP) tests/ui/get_browser.sh tests/ui/get_nginx.sh
-	@sh tests/ui/get_browser.sh $(BIN) && sh tests/ui/get_nginx.sh && touch $(BROWSER)
+$(BROWSER): $(STAMP) tests/ui/get_browser.sh tests/ui/get_nginx.sh tests/deploy/get_renderer.sh
+	@sh tests/ui/get_browser.sh $(BIN) && sh tests/ui/get_nginx.sh && sh tests/deploy/get_renderer.sh && touch $(BROWSER)
 
 $(NODE): ui/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the dashboard's types are not checked" >&2; exit 0; }; cd ui && npm ci --no-audit --no-fund --loglevel=error
@@ -52,8 +62,9 @@ $(NODE): ui/package-lock.json
 $(NODE_TESTS): tests/node/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the tests against BullMQ are skipped" >&2; exit 0; }; cd tests/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-run: $(STAMP) $(PAGE) ## run the demo; ARGS="--once" ends by itself with a summary
-	$(BIN)/qbull demo $(ARGS)
+run: ## run the demo; ARGS="--once" ends by itself with a summary
+	@$(MAKE) --no-print-directory -j2 $(DEMO) $(PAGE)
+	PYTHONPATH=src $(BIN)/python -m qbull demo $(ARGS)
 
 test: $(STAMP) $(PAGE) $(BROWSER) $(NODE_TESTS) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
@@ -117,12 +128,18 @@ $(TOOLS): $(STAMP) requirements/tools.txt
 diagrams: $(STAMP) ## draw the diagrams of the documentation from docs/diagrams
 	@PYTHONPATH=tools $(BIN)/python -m diagrams
 
+manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart; needs Helm, or Debian's Go with Sprig
+	@PYTHONPATH=tools $(BIN)/python -m manifests
+
 docs: $(TOOLS) ## build the site into build/site, links checked
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/site/make_site.py
 
-dist: $(TOOLS) $(PAGE) ## build the wheel and the source distribution, and run each in an empty environment without Node
+dist: $(TOOLS) $(PAGE) ## build the wheel and the source distribution twice, compare, and run each in an empty environment without Node
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
+	@rm -rf build/again $(PAGE)
+	$(BIN)/python -m hatchling build -d build/again
+	@for file in dist/qbull-*; do cmp "$$file" "build/again/$${file#dist/}" || exit 1; done; echo "two builds, equal bytes"
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python tests/release/empty.py
 

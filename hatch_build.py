@@ -10,6 +10,8 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,24 @@ def build() -> None:
     """Build it, unless that was done already."""
     if not SOURCE.is_dir():
         return
+    with _alone():
+        _build()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two builds at once would write into each other's files: `make -j`, or an install beside a build."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with (SOURCE / "package.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build() -> None:
     wanted = fingerprint()
     if STAMP.is_file() and STAMP.read_text() == wanted:
         STAMP.touch()

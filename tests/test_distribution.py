@@ -16,6 +16,7 @@ import pytest
 from empty import play, run, without_node
 
 import qbull
+from qbull.cli.templates import TEMPLATES, template_texts
 
 ROOT = Path(__file__).parents[1]
 BUILD = [sys.executable, "-m", "hatchling", "build", "-d"]
@@ -50,6 +51,17 @@ def test_the_wheel_has_everything_that_runs(wheel: zipfile.ZipFile) -> None:
     assert "qbull/py.typed" in names
     assert "qbull/ui/index.html" in names
     assert [name for name in names if name.startswith(("tests", "docs", "bench", "ui/"))] == []
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_wheel_has_every_file_of_every_template_and_nothing_else(
+    wheel: zipfile.ZipFile, template: str
+) -> None:
+    packed = f"qbull/cli/template_files/{template}/"
+
+    found = {name.removeprefix(packed) for name in wheel.namelist() if name.startswith(packed)}
+
+    assert found == set(template_texts(template)) - {".gitignore"}
 
 
 def test_the_metadata_are_those_of_a_package_that_can_be_published(wheel: zipfile.ZipFile) -> None:

@@ -11,12 +11,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from in_browser import check_search
+from markup import for_site
 from reference import REFERENCE
-from search import check, sections_of_site
+from search import check, make_quiet, sections_of_site
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -24,8 +27,14 @@ PAGES = BUILD / "pages"
 SITE = BUILD / "site"
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(<?([^)>\s]+)>?\)")
+EDIT_URL = "https://github.com/qbull/qbull/edit/main/"
+EDIT = re.compile(rf'(?s)<a href="({EDIT_URL}[^"]+)"[^>]*rel="edit".*?</a>')
+WIDE = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
+METADATA = {"index.md": WIDE, "es/index.md": WIDE}
+"""Pages that are shown otherwise: the first ones have the whole width."""
+FENCED = re.compile(r"(?ms)^( *```.*?^ *```$)")
 FETCHED = re.compile(
-    r"<(?:script|img|iframe|source)[^>]+(?:src|srcset)=[\"']?(https?:)?//|<link(?![^>]+canonical)[^>]+href=[\"']?(https?:)?//|url\([\"']?(https?:)?//|@import"
+    r"<(?:script|img|iframe|source)[^>]+(?:src|srcset)=[\"']?(https?:)?//|<link(?![^>]+canonical)[^>]+href=[\"']?(https?:)?//|url\([\"']?(https?:)?//|@import\s+(?:url|[\"'])"
 )
 
 
@@ -44,6 +53,7 @@ def staged() -> dict[str, str]:
             and "site" not in page.relative_to(ROOT / "docs").parts[:1]
         ):
             there[page.relative_to(ROOT).as_posix()] = page.relative_to(ROOT / "docs").as_posix()
+    there["docs/examples.md"] = "examples/index.md"
     for page in sorted((ROOT / "examples").glob("*/README.md")):
         there[page.relative_to(ROOT).as_posix()] = f"examples/{page.parent.name}.md"
     return there
@@ -61,6 +71,7 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(make())
     (PAGES / "decisions" / "index.md").write_text(decisions())
+    shutil.copytree(Path(__file__).parent / "assets", PAGES / "assets")
     config = BUILD / "mkdocs.yml"
     config.write_text(yaml.safe_dump(configuration(), sort_keys=False, allow_unicode=True))
     done = subprocess.run(
@@ -69,7 +80,13 @@ def main() -> None:
     if done.returncode:
         sys.exit("the site was not built; see above")
     look_for_outside()
-    if wrong := check(sections_of_site(SITE / "search.json")):
+    lead_to_sources(where)
+    make_quiet(SITE / "search.json")
+    wrong = check_search(SITE)
+    if wrong is None:
+        print("there is no Chromium: the search is checked by a model of it")
+        wrong = check(sections_of_site(SITE / "search.json"))
+    if wrong:
         sys.exit("these words do not find their pages:\n" + "\n".join(wrong))
     many = sum(1 for _ in SITE.rglob("*.html"))
     print(f"{many} pages in build/site; to read them: python -m http.server -d build/site")
@@ -91,29 +108,32 @@ def put(source: str, target: str, where: dict[str, str]) -> None:
     if path.suffix != ".md":
         shutil.copyfile(ROOT / source, path)
         return
-    inside, lines = False, []
-    for line in (ROOT / source).read_text().splitlines():
-        if line.lstrip().startswith("```"):
-            inside = not inside
-        lines.append(line if inside else moved(line, source, target, where))
-    path.write_text("\n".join(lines) + "\n")
+    parts = FENCED.split((ROOT / source).read_text())
+    text = "".join(
+        part if part.lstrip().startswith("```") else moved(part, source, target, where) for part in parts
+    )
+    path.write_text(METADATA.get(target, "") + for_site(text))
 
 
-def moved(line: str, source: str, target: str, where: dict[str, str]) -> str:
-    """A line whose links are those of the site."""
+def moved(text: str, source: str, target: str, where: dict[str, str]) -> str:
+    """A text whose links are those of the site. A link may be broken into lines."""
 
     def change(link: re.Match[str]) -> str:
-        picture, text, to = link.groups()
+        picture, label, to = link.groups()
         path, mark, heading = to.partition("#")
         if "://" in to or not path:
             return link[0]
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         if wanted not in where:
-            return text if text.startswith("`") else f"{text} (`{wanted}`)"
+            return label if label.startswith("`") else f"{label} (`{wanted}`)"
         there = posixpath.relpath(where[wanted], posixpath.dirname(target) or ".")
-        return f"{picture}[{text}]({there}{mark}{heading})"
+        dark = wanted.replace("-light.", "-dark.")
+        if picture and dark != wanted and dark in where:
+            other = there.replace("-light.", "-dark.")
+            return f"![{label}]({there}#only-light)![{label}]({other}#only-dark)"
+        return f"{picture}[{label}]({there}{mark}{heading})"
 
-    return LINK.sub(change, line)
+    return LINK.sub(change, text)
 
 
 def configuration() -> dict[str, Any]:
@@ -122,12 +142,35 @@ def configuration() -> dict[str, Any]:
     named = set(re.findall(r"[\w./-]+\.md", str(read["nav"])))
     for page in sorted(path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")):
         if page not in named:
-            part = next(
-                (one for one in read["nav"] if next(iter(one)).lower()[:6] == page.split("/")[0][:6]),
-                read["nav"][-1],
-            )
-            next(iter(part.values())).append(page)
+            parts = list(parts_of(read["nav"]))
+            *_, directory = page.split("/")[:-1] or [""]
+            directory = directory[:6]
+            next((one for title, one in parts if title.lower()[:6] == directory), parts[-1][1]).append(page)
     return {**read, "docs_dir": PAGES.name, "site_dir": SITE.name}
+
+
+def parts_of(nav: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The parts of a navigation with their titles, and the parts in them."""
+    for one in nav:
+        if isinstance(one, dict):
+            [(title, below)] = one.items()
+            if isinstance(below, list):
+                yield title, below
+                yield from parts_of(below)
+
+
+def lead_to_sources(where: dict[str, str]) -> None:
+    """Let the edit link of a page lead to its source in the repository. Generated pages have none."""
+    sources = {target: source for source, target in where.items()}
+    for path in SITE.rglob("*.html"):
+        page = path.relative_to(SITE).with_suffix(".md").as_posix()
+        source = sources.get(page, "")
+        text = path.read_text()
+        link = EDIT.search(text)
+        if link and (ROOT / source).is_file():
+            path.write_text(text.replace(link[1], f"{EDIT_URL}{source}"))
+        elif link:
+            path.write_text(text.replace(link[0], ""))
 
 
 def look_for_outside() -> None:

@@ -1,6 +1,6 @@
 """Check the site's search: each word of search_words.txt must find its page.
 
-`make docs` calls `check()` with the index that the built site has. The words are ranked by a small model of the site's own
+`make docs` asks the site itself in a browser. Tests, which have no built site, ask `check()`: a small model of the site's own
 engine, which prefers titles to headings, headings to text, and whole words to beginnings of words.
 """
 
@@ -19,8 +19,17 @@ TITLE_POINTS, HEADING_POINTS, TEXT_POINTS = 30.0, 12.0, 3.0
 BEGINNING_SHARE = 0.6
 """What the beginning of a word counts, in parts of a whole word."""
 GENERATED = ("reference/", "decisions/", "changelog", "internals/")
+LISTS = ("index", "guides/index", "concepts/index", "operate/index", "internals/index", "examples/index")
+"""Pages that only lead to others."""
+GENERATED_TEXT_LENGTH = 160
+"""How much of a generated section can be searched beside its title."""
 GENERATED_SHARE = 0.3
 """What a page counts that is generated or for contributors."""
+
+
+WORD_START = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9])")
+JOINER = "\N{WORD JOINER}"
+"""Before a word of a title, it hides the word from the search and not from the reader: the engine ranks every title above text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,25 @@ def sections_of_site(index: Path) -> list[Section]:
     ]
 
 
+def make_quiet(index: Path) -> None:
+    """Let guides come first: pages that only lead to others and those in Spanish are left out, and generated pages are found by their text only."""
+    found = json.loads(index.read_text())
+    kept = [
+        item for item in found["items"] if not page_of(item).startswith("es/") and page_of(item) not in LISTS
+    ]
+    for item in kept:
+        if page_of(item).startswith(GENERATED):
+            words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", item["text"])).split())
+            item["text"] = html.escape(words[:GENERATED_TEXT_LENGTH])
+            item["title"] = WORD_START.sub(JOINER, item["title"])
+            item["path"] = item["path"][:2]
+    index.write_text(json.dumps({**found, "items": kept}, ensure_ascii=False))
+
+
+def page_of(item: dict[str, str]) -> str:
+    return item["location"].partition("#")[0].removesuffix(".html")
+
+
 def sections_of_page(page: str, text: str) -> list[Section]:
     """The same for a Markdown page, without its code."""
     prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", text)
@@ -73,6 +101,8 @@ def hits(query: str, sections: list[Section]) -> list[str]:
     """The pages that a query finds, best first. Every word of the query must be on the page's section."""
     points: dict[str, float] = defaultdict(float)
     for section in sections:
+        if section.page.startswith("es/") or section.page.removesuffix(".md") in LISTS:
+            continue
         each = [score(word, section) for word in re.split(r"[\s-]+", query.lower())]
         if all(each):
             share = GENERATED_SHARE if section.page.startswith(GENERATED) else 1.0

@@ -2,31 +2,49 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from tasks import app, pool, process_order
+from tasks import app, open_pool, process_order
+
+MAX_BODY_BYTES = 10_000
+MAX_ORDER_ID = 2**63 - 1
+"""The largest number that the column holds."""
 
 
 class NewOrder(msgspec.Struct, forbid_unknown_fields=True):
-    product: str
-    quantity: int
-    price: float
+    """An order as a customer may place it. Whatever is outside of these bounds is refused."""
 
-    def __post_init__(self) -> None:
-        if not self.product or self.quantity < 1 or self.price < 0:
-            raise ValueError("an order has a product, a quantity from 1, and a price that is not negative")
+    product: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+    quantity: Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+    price: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+
+
+async def read_body(request: Request) -> bytes | None:
+    """The body; None if it is too large. Nothing of a large one is kept in memory."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return body
 
 
 async def create(request: Request) -> JSONResponse:
+    body = await read_body(request)
+    if body is None:
+        return JSONResponse({"error": f"an order has at most {MAX_BODY_BYTES} bytes"}, 413)
     try:
-        order = msgspec.json.decode(await request.body(), type=NewOrder)
-    except msgspec.MsgspecError as error:
-        return JSONResponse({"error": str(error)}, 400)
-    async with pool.connection() as conn, conn.transaction():
+        order = msgspec.json.decode(body, type=NewOrder)
+    except msgspec.ValidationError as error:
+        return JSONResponse({"error": str(error)}, 422)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return JSONResponse({"error": f"not JSON: {error}"}, 400)
+    async with request.app.state.pool.connection() as conn, conn.transaction():
         cursor = await conn.execute(
             "INSERT INTO orders (product, quantity, price, status) VALUES (%s, %s, %s, 'pending') RETURNING id",
             (order.product, order.quantity, order.price),
@@ -39,7 +57,9 @@ async def create(request: Request) -> JSONResponse:
 
 async def show(request: Request) -> JSONResponse:
     order_id = request.path_params["order_id"]
-    async with pool.connection() as conn:
+    if order_id > MAX_ORDER_ID:
+        return JSONResponse({"error": f"there is no order {order_id}"}, 404)
+    async with request.app.state.pool.connection() as conn:
         cursor = await conn.execute(
             "SELECT product, quantity, price::float8, status FROM orders WHERE id = %s", (order_id,)
         )
@@ -53,8 +73,8 @@ async def show(request: Request) -> JSONResponse:
 
 
 @asynccontextmanager
-async def lifespan(_: Starlette) -> AsyncIterator[None]:
-    async with app, pool:
+async def lifespan(api: Starlette) -> AsyncIterator[None]:
+    async with app, open_pool() as api.state.pool:
         yield
 
 

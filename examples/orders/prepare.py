@@ -15,10 +15,15 @@ CREATE TABLE IF NOT EXISTS orders (
     taken_at timestamptz NOT NULL DEFAULT now()
 )"""
 
-if __name__ == "__main__":
+
+def prepare() -> None:
     if app.database is None:
         raise SystemExit("set QBULL_DATABASE_URL=postgresql://USER:PASSWORD@HOST/NAME")
     qbull.postgres.migrate(app.database)
     with psycopg.connect(app.database) as connection:
         connection.execute(ORDERS)
+
+
+if __name__ == "__main__":
+    prepare()
     print("the tables are there")

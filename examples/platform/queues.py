@@ -24,5 +24,5 @@ slack = app.queue(
     retry=qbull.Retry(attempts=3, backoff="fixed", delay=2),
     alert=False,  # a message to Slack that fails must not lead to another one
 )
-maintenance = app.queue("maintenance", concurrency=1, retry=LADDER, alert=True)
+maintenance = app.queue("maintenance", max_active=1, retry=LADDER, alert=True)
 files = app.queue("files", concurrency=2, retry=LADDER, timeout=120, lane=qbull.Lane(limit=1), alert=True)

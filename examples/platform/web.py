@@ -19,23 +19,27 @@ import database
 
 MUNICIPALITIES = ("ceres", "suardi", "tostado")
 
-Line = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+MAX_BODY_BYTES = 200_000
+MAX_FILE_BYTES = 5_000_000
+
+Line = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+Address = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+$")]
 
 
 class NewUser(msgspec.Struct, forbid_unknown_fields=True):
-    email: Line
+    email: Address
     first_name: Line
 
 
 class Newsletter(msgspec.Struct, forbid_unknown_fields=True):
     issue: Line
     subject: Line
-    text: str
+    text: Annotated[str, msgspec.Meta(max_length=100_000)]
 
 
 async def register(request: Request) -> JSONResponse:
     municipality = municipality_of(request)
-    user = msgspec.json.decode(await request.body(), type=NewUser)
+    user = msgspec.json.decode(await read_body(request, MAX_BODY_BYTES), type=NewUser)
     user_id, token = database.add_user(municipality, user.email, user.first_name)
     await verify.enqueue(municipality, user_id, token, user.email, user.first_name)
     return JSONResponse({"userId": user_id}, 202)
@@ -52,7 +56,7 @@ async def confirm(request: Request) -> JSONResponse:
 async def send_newsletter(request: Request) -> JSONResponse:
     """To every verified user of a municipality. Sent twice, it goes out once: `issue` is part of each mail's id."""
     municipality = municipality_of(request)
-    letter = msgspec.json.decode(await request.body(), type=Newsletter)
+    letter = msgspec.json.decode(await read_body(request, MAX_BODY_BYTES), type=Newsletter)
     common = {"municipality": municipality, **msgspec.structs.asdict(letter)}
     users = database.verified_users(municipality)
     jobs = await newsletter.enqueue_many(
@@ -67,7 +71,7 @@ async def upload(request: Request) -> JSONResponse:
     task: Any = {"cv": validate_cv, "picture": optimize_profile_picture}.get(kind)
     if user is None or task is None:
         return JSONResponse({"error": "no such user, or neither a cv nor a picture"}, 404)
-    document = await request.body()
+    document = await read_body(request, MAX_FILE_BYTES)
     digest = hashlib.sha256(document).hexdigest()
     UPLOADS.mkdir(exist_ok=True)
     (UPLOADS / digest).write_bytes(document)
@@ -80,6 +84,17 @@ async def show(request: Request) -> JSONResponse:
     return JSONResponse(user or {"error": "no such user"}, 200 if user else 404)
 
 
+async def read_body(request: Request, most: int) -> bytes:
+    """The body. One that is too large is refused as soon as that is known."""
+    parts, size = [], 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise HTTPException(413, f"at most {most:,} bytes")
+    return b"".join(parts)
+
+
 def municipality_of(request: Request) -> str:
     name = str(request.path_params["municipality"])
     if name not in MUNICIPALITIES:
@@ -88,7 +103,7 @@ def municipality_of(request: Request) -> str:
 
 
 async def bad_input(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": str(error)}, 400)
+    return JSONResponse({"error": str(error)}, 422 if isinstance(error, msgspec.ValidationError) else 400)
 
 
 @asynccontextmanager

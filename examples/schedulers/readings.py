@@ -11,6 +11,7 @@ from typing import Any
 
 PROVIDERS = os.environ.get("PROVIDERS_URL", "http://127.0.0.1:3010")
 DATABASE = "readings.db"
+MAX_ANSWER_BYTES = 10_000_000
 TABLES = """
 CREATE TABLE IF NOT EXISTS readings (provider TEXT, at TEXT, value REAL, PRIMARY KEY (provider, at));
 CREATE TABLE IF NOT EXISTS runs (provider TEXT, planned_at TEXT, new INTEGER, at TEXT DEFAULT CURRENT_TIMESTAMP);
@@ -27,7 +28,10 @@ def last(provider: str) -> str:
 def fetch(provider: str, since: str) -> list[dict[str, Any]]:
     url = f"{PROVIDERS}/{provider}?{urllib.parse.urlencode({'since': since})}"
     with urllib.request.urlopen(url, timeout=20) as answer:
-        return list(json.load(answer))
+        body = answer.read(MAX_ANSWER_BYTES + 1)
+    if len(body) > MAX_ANSWER_BYTES:
+        raise ValueError(f"{provider}: an answer of more than {MAX_ANSWER_BYTES:,} bytes")
+    return list(json.loads(body))
 
 
 def save(provider: str, found: list[dict[str, Any]], planned_at: datetime | None) -> int:

@@ -16,7 +16,7 @@ def scheduler(provider: str, cron: str, delay: float, keep: qbull.Keep) -> None:
     """A queue of its own for a provider, so that one that is away keeps no other from being asked."""
     queue = app.queue(
         f"{provider}-sync",
-        concurrency=1,
+        max_active=1,  # over all servers; concurrency=1 would count in each of them
         retry=qbull.Retry(attempts=3, backoff="exponential", delay=delay),
         timeout=30,
         keep=keep,
@@ -39,7 +39,7 @@ scheduler("ayt", "* * * * *", delay=3, keep=qbull.Keep(completed=100, failed=200
 scheduler("esinfa", "*/10 * * * *", delay=5, keep=qbull.Keep(completed=50, failed=100))
 scheduler("sercoamb", "*/15 * * * *", delay=5, keep=qbull.Keep(completed=50, failed=100))
 
-maintenance = app.queue("maintenance", concurrency=1, alert=True)
+maintenance = app.queue("maintenance", max_active=1, alert=True)
 
 
 @maintenance.cron("0 3 * * *", name="log-cleaning", catch_up="one")

@@ -3,6 +3,7 @@
 `uvicorn server:web --port 3001`
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import qbull
+
+# Each job logs its start and its end; a failure has its reason.
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
 @asynccontextmanager

@@ -3,17 +3,21 @@
 import typing as _typing
 
 from qbull.app import App
+from qbull.codecs.arguments import ArgumentStore, FileArguments, FsspecArguments
 from qbull.codecs.compress import Compressed
 from qbull.codecs.encrypt import Encrypted
+from qbull.codecs.fsspec_store import FsspecResults
 from qbull.codecs.offload import FileResults, ResultStore
 from qbull.codecs.sign import Signed
 from qbull.config import Keep, Lane
 from qbull.core.access import Access
 from qbull.core.alerts import Alert, Alerts
-from qbull.core.durable import RecordedStep
 from qbull.core.ids import partition_of
 from qbull.core.job_info import JobInfo
+from qbull.core.limits import Limit
+from qbull.core.options import JobOptions
 from qbull.core.rate import Rate
+from qbull.core.recorded_steps import RecordedStep
 from qbull.core.retry import Retry
 from qbull.core.schedule_info import ScheduleInfo
 from qbull.core.single_sign_on import SingleSignOn
@@ -75,6 +79,7 @@ __all__ = [
     "Alert",
     "Alerts",
     "App",
+    "ArgumentStore",
     "ArgumentsError",
     "Chain",
     "Compressed",
@@ -90,8 +95,11 @@ __all__ = [
     "Event",
     "Fail",
     "FailureGroup",
+    "FileArguments",
     "FileResults",
     "Flow",
+    "FsspecArguments",
+    "FsspecResults",
     "Group",
     "HistoryMismatch",
     "Job",
@@ -99,11 +107,13 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobLogFilter",
+    "JobOptions",
     "JobStream",
     "Keep",
     "Lane",
     "Lifespan",
     "LifespanError",
+    "Limit",
     "LogLine",
     "Middleware",
     "NotConfirmed",

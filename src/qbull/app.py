@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from weakref import WeakKeyDictionary
 
+from qbull.codecs.arguments import ArgumentStore, check_argument_store
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore, check_result_store
 from qbull.config import (
@@ -26,8 +25,12 @@ from qbull.config import (
 )
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
+from qbull.core.demand import AskedLabels, AskedResources, make_demand
 from qbull.core.durability import Durability
+from qbull.core.limits import LimitArgument
+from qbull.core.options import SendOptions
 from qbull.core.rate import Rate
+from qbull.core.record import DEFAULT_MAX_CRASHES
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.streams import DEFAULT_STREAM_LIMITS, StreamLimits
@@ -38,8 +41,10 @@ from qbull.errors import ConfigError, NotFound
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.manage.flow import Flow, find_flow
+from qbull.manage.limits import Limits
 from qbull.middleware import Middleware, MiddlewareChain
 from qbull.observe.trace import Tracing
+from qbull.produce import by_name
 from qbull.produce.after_fork import forget_after_fork, keep_parent_connections
 from qbull.produce.chain import EnqueueChain
 from qbull.produce.client import Client
@@ -57,7 +62,6 @@ if TYPE_CHECKING:
     from qbull.worker.worker import Worker
 
 A = TypeVar("A")
-log = logging.getLogger("qbull")
 
 DEFAULT_URL = "embedded://.qbull"
 DEFAULT_RETRY = Retry(delays=(1, 5, 15, 60, 300))
@@ -76,13 +80,12 @@ class App:
             on the embedded server and the server's own settings elsewhere.
         payload_limit: maximum size of arguments and results, in bytes.
         results: the store of results that are larger than that; without it such a job fails.
+        arguments: the store of arguments that are larger than that; without it such a call is refused.
         trace: whether to make OpenTelemetry spans for enqueues and runs. If None: QBULL_TRACE.
         middleware: runs around every enqueue and every run; the first one is the outermost.
         alerts: where alerts are sent. If None: the environment.
-        enc_hook: turns a value that qbull does not know into plain data; raises NotImplementedError for other
-            types.
-        dec_hook: makes a value of an annotated type that qbull does not know from plain data. It gets the
-            type and the data.
+        enc_hook: turns a value of an unknown type into plain data, or raises NotImplementedError.
+        dec_hook: makes a value of an unknown annotated type from plain data. It gets the type and the data.
         write_only: enqueue without a right to read at the server, as `qbull acl producer --write-only` gives
             it. If None: QBULL_WRITE_ONLY.
     """
@@ -96,6 +99,7 @@ class App:
         durability: Durability | None = None,
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         results: ResultStore | None = None,
+        arguments: ArgumentStore | None = None,
         trace: bool | None = None,
         middleware: Sequence[Middleware] = (),
         alerts: Alerts | None = None,
@@ -106,18 +110,17 @@ class App:
         self.environment = read_environment()
         self.write_only = self.environment.write_only if write_only is None else write_only
         if url == "":
-            raise ConfigError(
-                "App(url=''): the server's address is empty; leave it out for the embedded server"
-            )
+            raise ConfigError("App(url=''): the server's address is empty; omit it for the embedded server")
         self._wanted_durability = check_durability(durability) or self.environment.durability
         self._use_address(url or self.environment.server_url() or DEFAULT_URL)
         self.prefix = check_prefix(prefix) if prefix is not None else self.environment.prefix or "qbull"
         self.database = check_database(database) if database is not None else self.environment.database
         self.payload_limit = payload_limit
         self.results = check_result_store(results)
+        self.arguments = check_argument_store(arguments)
+        self._argument_limit = payload_limit if arguments is None else sys.maxsize
         self._hooks = make_hooks(enc_hook, dec_hook, DEFAULT_HOOKS)
-        traced = self.environment.trace if trace is None else trace
-        self.tracing: Tracing | None = Tracing() if traced else None
+        self.tracing = Tracing() if (self.environment.trace if trace is None else trace) else None
         self.middleware = MiddlewareChain(middleware)
         self._codecs = CodecChain(self.middleware.all)
         is_wrapped = self.tracing is not None or bool(self.middleware.around_enqueue)
@@ -126,20 +129,15 @@ class App:
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
         self.schedules = Schedules(self)
+        self.limits = Limits(self)
         self.lifespan = Lifespans(self.run_sync)
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
         self._portal: Portal | None = None
         forget_after_fork(self._forget_connections)
 
     def _use_address(self, url: str) -> None:
-        """Set the server's address, and the durability that is the default there.
-
-        A wrong address is an error here, not at the first enqueue.
-        """
-        is_embedded = Address.parse(url).directory is not None
-        own: Durability | None = "durable" if is_embedded else None
+        """Set the server's address and its default durability. Refuse a wrong address."""
+        own: Durability | None = "durable" if Address.parse(url).directory is not None else None
         self.url = url
         self.durability: Durability | None = self._wanted_durability or own
 
@@ -161,6 +159,11 @@ class App:
         track: bool = False,
         confirm_order: bool = True,
         stream: StreamLimits = DEFAULT_STREAM_LIMITS,
+        limit: LimitArgument | None = None,
+        labels: AskedLabels | None = None,
+        resources: AskedResources | None = None,
+        max_crashes: int = DEFAULT_MAX_CRASHES,
+        min_idle: float | None = None,
     ) -> Queue:
         """Declare a queue.
 
@@ -168,7 +171,7 @@ class App:
             name: the name of the queue.
             partitions: number of partitions. If None: QBULL_PARTITIONS, else 1.
             order: "key" runs the jobs of a key one after the other, "partition" those of a partition.
-            concurrency: jobs that one worker runs at a time.
+            concurrency: jobs that one worker process runs at a time; for all together see `max_active`.
             max_active: jobs that run at a time in all workers.
             rate: jobs that start in a period, in all workers.
             lane: limits for each key.
@@ -178,9 +181,13 @@ class App:
             on_failed: whether a lane continues after a job that failed permanently, or halts.
             alert: whether to send alerts about the queue.
             track: whether every job has a row in PostgreSQL.
-            confirm_order: whether the replicas must have the outcome of a job before the next one of its lane
-                starts. Only with `order`, and with the durability "replicated" or "strict".
+            confirm_order: with `order`, whether replicas have an outcome before the next job starts.
             stream: how much of the stream of a job is kept, and for how long.
+            limit: shared limits that the jobs of all its tasks use, unless a task has its own.
+            labels: labels that a worker must have to run its tasks, unless a task has its own.
+            resources: tokens of the host that its jobs hold while they run, unless a task has its own.
+            max_crashes: a job becomes a dead letter if its worker died this often while it ran.
+            min_idle: seconds without a heartbeat after which a worker is dead. If None: MIN_IDLE_TIME_MS.
         """
         if name in self.queues and not in_notebook():
             raise ConfigError(f'queue "{name}": declared twice; keep one declaration and import it')
@@ -188,9 +195,11 @@ class App:
         count = (self.environment.partitions or 1) if partitions is None else partitions
         settings = QueueSettings(
             name, count, order, concurrency, lane, retry, timeout, keep, on_failed, max_active, rate, track,
-            told, confirm_order, stream,
+            told, confirm_order, stream, max_crashes, min_idle,
         )  # fmt: skip
         self.queues[name] = queue = Queue(self, settings)
+        queue.limit, queue.labels, queue.resources = limit, labels, resources
+        make_demand(f'queue "{name}"', labels, resources)
         return queue
 
     def job(self, queue: str | Queue, id: str) -> Job[Any]:
@@ -211,22 +220,77 @@ class App:
         """
         return await find_flow(self, self.job(queue, id))
 
-    def worker(self, queues: Sequence[str] | None = None, *, concurrency: int | None = None) -> Worker:
+    async def send(
+        self, queue: str, task: str, arguments: Mapping[str, Any], /, **options: Unpack[SendOptions]
+    ) -> Job[Any]:
+        """Enqueue a job by name. This app need not have the code: its workers have published what it takes.
+
+        Args:
+            queue: the name of the queue.
+            task: the name of the task.
+            arguments: its arguments by name.
+            options: those of `task.options`, and `returns`, the type of the result.
+        """
+        return (await by_name.send(self, queue, task, [arguments], options))[0]
+
+    async def send_many(
+        self, queue: str, task: str, calls: Iterable[Mapping[str, Any]], /, **options: Unpack[SendOptions]
+    ) -> list[Job[Any]]:
+        """Enqueue many jobs of a task by name, in few calls. All are checked before anything is sent.
+
+        Args:
+            queue: the name of the queue.
+            task: the name of the task.
+            calls: the arguments of each job, by name.
+            options: as in `send`, for all of them.
+        """
+        return await by_name.send(self, queue, task, calls, options)
+
+    def send_sync(
+        self, queue: str, task: str, arguments: Mapping[str, Any], /, **options: Unpack[SendOptions]
+    ) -> Job[Any]:
+        """`send` from synchronous code.
+
+        Args:
+            queue: the name of the queue.
+            task: the name of the task.
+            arguments: its arguments by name.
+            options: as in `send`.
+        """
+        return by_name.send_sync(self, queue, task, [arguments], options)[0]
+
+    def send_many_sync(
+        self, queue: str, task: str, calls: Iterable[Mapping[str, Any]], /, **options: Unpack[SendOptions]
+    ) -> list[Job[Any]]:
+        """`send_many` from synchronous code.
+
+        Args:
+            queue: the name of the queue.
+            task: the name of the task.
+            calls: the arguments of each job, by name.
+            options: as in `send`, for all of them.
+        """
+        return by_name.send_sync(self, queue, task, calls, options)
+
+    def worker(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        concurrency: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, int] | None = None,
+    ) -> Worker:
         """A worker in this process: `async with app.worker() as worker`.
 
         Args:
             queues: names of the queues that it serves; all queues of the app if None.
             concurrency: jobs that it runs at a time in each queue, instead of the queue's own number.
+            labels: its labels, such as {"gpu": "a100"}. If None: QBULL_LABELS.
+            resources: tokens of each resource that the workers of this host share. If None: QBULL_RESOURCES.
         """
-        from qbull.worker.worker import Worker  # Programs that only enqueue start faster without it.
+        from qbull.worker.in_process import make_worker  # Programs that only enqueue start faster without it.
 
-        return Worker(
-            self._make_store,
-            self._assignments(queues, concurrency),
-            sharing=self.environment.worker_sharing(),
-            min_idle=self.environment.min_idle,
-            alongside=self._alongside(),
-        )
+        return make_worker(self, self._assignments(queues, concurrency), labels, resources)
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """The jobs of all queues of the app that end, as `queue.events()` yields them for one.
@@ -240,64 +304,19 @@ class App:
         self, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> list[Assignment]:
         """The queues that a worker of this app serves, with their tasks."""
-        from qbull.worker.assignment import Assignment
+        from qbull.worker.assignment import assign_queues
 
-        if isinstance(queues, str):
-            raise ConfigError(f'queues="{queues}": give a list of names, for example queues=["{queues}"]')
-        served = [self._known(name) for name in queues] if queues else list(self.queues.values())
-        if not served:
-            raise ConfigError("this app has no queues; declare one with app.queue(…)")
-        for queue in served:
-            for task in queue.tasks.values():
-                task.refuse_main_module()
-        return [
-            Assignment(
-                replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
-                queue.tasks,
-                tuple(schedule for schedule in self.declared.values() if schedule.queue == queue.name),
-                self.results,
-                self.tracing,
-                self.middleware,
-                self._codecs,
-                self.durability,
-                self.payload_limit,
-                self.lifespan,
-            )
-            for queue in served
-        ]
+        return assign_queues(self, queues, concurrency)
 
     def _loaded(self) -> None:
         """Called after the import of the module of MODULE:APP, for an app that completes itself then."""
 
     def _alongside(self) -> list[Callable[[], Awaitable[None]]]:
-        """The services that run beside the workers of this app.
+        """The services that run beside the workers of this app: for its database and its alerts."""
+        from qbull.alerts.app_alerts import alert_services
+        from qbull.produce.database_services import database_services
 
-        With a database: the relay and the maintenance of its tables. With a destination for alerts: alerting.
-        """
-        return [*self._database_services(), *self._alerting()]
-
-    def _alerting(self) -> list[Callable[[], Awaitable[None]]]:
-        """The alert service, if alerts have a destination."""
-        if not self.alerts.destinations:
-            return []
-        from qbull.alerts.alerting import AlertService
-
-        return [AlertService(self._make_store, self.prefix, self.alerts).run]
-
-    def _database_services(self) -> list[Callable[[], Awaitable[None]]]:
-        if self.database is None:
-            return []
-        if find_spec("psycopg") is None:
-            log.warning('a database is configured, but no relay runs here; pip install "qbull[postgres]"')
-            return []
-        from qbull.postgres.maintenance import DatabaseMaintenance
-        from qbull.worker.outage import Outage
-
-        outage = Outage("PostgreSQL")
-        return [
-            self.relay(outage).run,
-            DatabaseMaintenance(self.database, self.prefix, self._make_store, outage).run,
-        ]
+        return [*database_services(self), *alert_services(self)]
 
     def relay(self, outage: Outage | None = None) -> Relay:
         """The relay that ships the outbox of this app: `await app.relay().run()` runs until it is cancelled.
@@ -305,12 +324,9 @@ class App:
         Args:
             outage: shared by all users of the database, so that an outage is logged once.
         """
-        from qbull.postgres.relay import Relay
-        from qbull.produce.shipping import OutboxShipping
+        from qbull.produce.database_services import make_relay
 
-        if self.database is None:
-            raise ConfigError("no database is configured; set QBULL_DATABASE_URL, or App(database=…)")
-        return Relay(self.database, self.prefix, OutboxShipping(self), outage)
+        return make_relay(self, outage)
 
     def _make_store(self) -> Store:
         """A new connection to the app's server, for services with their own event loop."""
@@ -319,10 +335,9 @@ class App:
     def _client(self) -> Client:
         """The connections of the running event loop."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = self._make_client()
-        return client
+        if loop not in self._clients:
+            self._clients[loop] = self._make_client()
+        return self._clients[loop]
 
     def _make_client(self) -> Client:
         """New connections, for one more event loop."""
@@ -371,10 +386,8 @@ class App:
 
     def _known(self, name: str) -> Queue:
         if name not in self.queues:
-            raise NotFound(
-                f'queue "{name}": not declared in this app; '
-                f"it has: {', '.join(sorted(self.queues)) or 'none'}"
-            )
+            known = ", ".join(sorted(self.queues)) or "none"
+            raise NotFound(f'queue "{name}": not declared in this app; it has: {known}')
         return self.queues[name]
 
     async def _find_queue(self, name: str) -> Queue:
@@ -383,5 +396,5 @@ class App:
 
     def _forget_connections(self) -> None:
         keep_parent_connections((self._clients, self._portal))
-        self._clients = weakref.WeakKeyDictionary()
+        self._clients = WeakKeyDictionary()
         self._portal = None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, assert_never, get_args
 
 from qbull.core.alerts import Alert
 from qbull.core.durability import DURABILITIES, Durability
+from qbull.core.ids import check_name
 from qbull.core.layout import MAX_PARTITIONS
 from qbull.core.rate import Rate
-from qbull.core.record import REPORT_ALL_FLAG
+from qbull.core.record import DEFAULT_MAX_CRASHES, MAX_RECORDED_CRASHES, REPORT_ALL_FLAG
 from qbull.core.retry import Retry
 from qbull.core.route import PARTITION_LANE
 from qbull.core.streams import DEFAULT_STREAM_LIMITS, StreamLimits
@@ -19,7 +21,8 @@ from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ConfigError, quoted_choic
 Order = Literal["key", "partition"]
 OnFailed = Literal["continue", "halt"]
 
-_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
+MIN_IDLE_SECONDS = 0.5
+"""The shortest time without a heartbeat after which a worker may count as dead."""
 _PREFIX_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
@@ -99,6 +102,8 @@ class QueueSettings:
     alert: Alert | None = None
     confirm_order: bool = True
     stream: StreamLimits = DEFAULT_STREAM_LIMITS
+    max_crashes: int = DEFAULT_MAX_CRASHES
+    min_idle: float | None = None
 
     def __post_init__(self) -> None:
         check_name("queue", self.name)
@@ -107,6 +112,9 @@ class QueueSettings:
         self._whole("concurrency", self.concurrency)
         if self.max_active is not None:
             self._whole("max_active", self.max_active)
+        self._whole("max_crashes", self.max_crashes, MAX_RECORDED_CRASHES)
+        if self.min_idle is not None and not MIN_IDLE_SECONDS <= self.min_idle <= MAX_DELAY_SECONDS:
+            self._refuse(f"min_idle={self.min_idle}: give seconds, at least {MIN_IDLE_SECONDS}, or None")
         check_rate(self.rate, f'queue "{self.name}"')
         if self.order is not None and self.order not in get_args(Order):
             self._refuse(f"order={self.order!r}: use {quoted_choices(get_args(Order))}, or None")
@@ -128,6 +136,11 @@ class QueueSettings:
         if self.order is not None:
             return 1
         return self.lane.limit if self.lane is not None else 0
+
+    @property
+    def suspect_crashes(self) -> int:
+        """The number of crashes from which on a job runs alone, so that it cannot kill other jobs."""
+        return max(self.max_crashes - 1, 1)
 
     @property
     def reports(self) -> int:
@@ -164,6 +177,14 @@ class QueueSettings:
         raise ConfigError(f'queue "{self.name}": {fact}')
 
 
+def shortest_min_idle(queues: Iterable[QueueSettings], default: float) -> float:
+    """Seconds without a heartbeat after which a worker of these queues counts as dead.
+
+    A worker has one heartbeat for all its queues, so the queue that wants its jobs back first decides.
+    """
+    return min((default if one.min_idle is None else one.min_idle for one in queues), default=default)
+
+
 def check_rate(value: object, of: str) -> None:
     if value is not None and not isinstance(value, Rate):
         raise ConfigError(f"{of}: rate={value!r}: give a rate, for example qbull.Rate(100, per=60)")
@@ -174,12 +195,6 @@ def check_alert(value: object, of: str) -> None:
         raise ConfigError(
             f"{of}: alert={value!r}: use True, False or for example qbull.Alert(stale_after=60)"
         )
-
-
-def check_name(what: str, name: str) -> str:
-    if not _NAME_PATTERN.fullmatch(name):
-        raise ConfigError(f"{what} name {name!r}: use 1 to 100 letters, digits, dots, hyphens or underscores")
-    return name
 
 
 def check_prefix(prefix: str, source: str = "prefix") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,10 +12,20 @@ from qbull.config import check_database, check_durability, check_prefix
 from qbull.core.access import Access
 from qbull.core.alerts import Alerts
 from qbull.core.cron import zone_of
+from qbull.core.demand import WorkerOffer, read_labels, read_resources
 from qbull.core.durability import Durability
 from qbull.core.sharing import Sharing, make_sharing
 from qbull.core.single_sign_on import SingleSignOn
 from qbull.errors import ConfigError
+
+PASSWORD_VARIABLES = ("QBULL_PASSWORD", "QUEUES_UI_PASS", "ADMIN_PASSWORD")
+SLACK_VARIABLES = ("QBULL_SLACK_WEBHOOK_URL", "SLACK_WEBHOOK_URL")
+TIMEZONE_VARIABLES = ("QBULL_TIMEZONE", "TZ")
+PARTITIONS_PER_POD_VARIABLES = ("QBULL_PARTITIONS_PER_POD", "PARTITIONS_PER_POD")
+INSTANCE_ID_VARIABLES = ("QBULL_INSTANCE_ID", "INSTANCE_ID")
+INSTANCE_COUNT_VARIABLES = ("QBULL_INSTANCE_COUNT", "INSTANCE_COUNT")
+"""Names of one setting, the strongest first."""
+TAKE_OVER_VARIABLE = "QBULL_TAKE_OVER"
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,8 @@ class Environment:
     sharing: Sharing = field(default_factory=Sharing)
     sharing_error: str | None = None
     """The error in the variables about sharing partitions. It concerns only workers."""
+    offer: WorkerOffer = field(default_factory=WorkerOffer)
+    """The labels and resources of workers."""
     min_idle: float = 30.0
     timezone: str = "UTC"
     log_format: Literal["text", "json"] = "text"
@@ -42,6 +54,10 @@ class Environment:
     trace: bool = False
     write_only: bool = False
     alerts: Alerts = field(default_factory=Alerts)
+    borrowed_password: str | None = None
+    """The variable without a QBULL_ name that the password of the dashboard comes from."""
+    borrowed_slack: str | None = None
+    """The same for the webhook of Slack."""
 
     def server_url(self) -> str | None:
         """The server's address, if the environment has one.
@@ -77,11 +93,15 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         empty_url=None if url else next((name for name in ("QBULL_URL", "REDIS_URL") if name in given), None),
         database=_database(env),
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
-        partitions=_number(env, "TOTAL_PARTITIONS", "PARTITIONS", least=1),
+        partitions=_number(env, "QBULL_PARTITIONS", "TOTAL_PARTITIONS", "PARTITIONS", least=1),
         durability=check_durability(env.get("QBULL_DURABILITY"), "QBULL_DURABILITY"),
         sharing=sharing,
         sharing_error=sharing_error,
-        min_idle=(_number(env, "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
+        offer=WorkerOffer(
+            read_labels(_list(env, "QBULL_LABELS"), "QBULL_LABELS"),
+            read_resources(_list(env, "QBULL_RESOURCES"), "QBULL_RESOURCES"),
+        ),
+        min_idle=(_number(env, "QBULL_MIN_IDLE_TIME_MS", "MIN_IDLE_TIME_MS", least=500) or 30_000) / 1000,
         timezone=_timezone(env),
         log_format="json" if _choice(env, "QBULL_LOG_FORMAT", "text", "json") == "json" else "text",
         log_level=_choice(env, "QBULL_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
@@ -90,12 +110,42 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         trace=_choice(env, "QBULL_TRACE", "no", "yes") == "yes",
         write_only=_choice(env, "QBULL_WRITE_ONLY", "no", "yes") == "yes",
         alerts=_alerts(env),
+        borrowed_password=_borrowed(env, "QBULL_PASSWORD", "ADMIN_PASSWORD"),
+        borrowed_slack=_borrowed(env, *SLACK_VARIABLES),
     )
+
+
+def _borrowed(env: Mapping[str, str], own: str, other: str) -> str | None:
+    """The other variable, if its value is used: it may belong to another program."""
+    is_used = other in env and own not in env and (own != "QBULL_PASSWORD" or "QUEUES_UI_PASS" not in env)
+    return other if is_used else None
 
 
 def unknown_server_allowed(environ: Mapping[str, str] | None = None) -> bool:
     """Whether the embedded server may be a binary whose digest qbull does not know."""
     return _choice(_set_variables(environ), "QBULL_ALLOW_UNKNOWN_SERVER", "no", "yes") == "yes"
+
+
+@dataclass(frozen=True)
+class SystemdSettings:
+    """The variables with which systemd starts a service of Type=notify."""
+
+    notify_socket: str | None = None
+    watchdog_seconds: float | None = None
+
+
+def systemd_settings(environ: Mapping[str, str] | None = None) -> SystemdSettings:
+    """The socket that systemd listens at, and the time within which it wants to hear from this process."""
+    env = _set_variables(environ)
+    watchdog = env.get("WATCHDOG_USEC", "")
+    is_ours = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    seconds = int(watchdog) / 1_000_000 if watchdog.isdecimal() and int(watchdog) and is_ours else None
+    return SystemdSettings(env.get("NOTIFY_SOCKET"), seconds)
+
+
+def resource_directory(environ: Mapping[str, str] | None = None) -> str | None:
+    """The directory of the resource tokens, if the environment names one."""
+    return _set_variables(environ).get("QBULL_RESOURCE_DIR")
 
 
 def valkey_server(environ: Mapping[str, str] | None = None) -> str | None:
@@ -119,7 +169,7 @@ def _database(env: Mapping[str, str]) -> str | None:
 def _access(env: Mapping[str, str]) -> Access:
     try:
         return Access(
-            password=env.get("QUEUES_UI_PASS") or env.get("ADMIN_PASSWORD"),
+            password=_first(env, *PASSWORD_VARIABLES),
             admin_token=env.get("QBULL_ADMIN_TOKEN"),
             operator_token=env.get("QBULL_OPERATOR_TOKEN"),
             viewer_token=env.get("QBULL_VIEWER_TOKEN"),
@@ -128,6 +178,7 @@ def _access(env: Mapping[str, str]) -> Access:
             redact=_list(env, "QBULL_REDACT"),
             public_metrics=_choice(env, "QBULL_PUBLIC_METRICS", "no", "yes") == "yes",
             single_sign_on=_single_sign_on(env),
+            environment=env.get("QBULL_ENVIRONMENT", ""),
         )
     except ConfigError as error:
         raise ConfigError(f"in the environment: {error}") from None
@@ -158,7 +209,7 @@ def _single_sign_on(env: Mapping[str, str]) -> SingleSignOn | None:
 def _alerts(env: Mapping[str, str]) -> Alerts:
     try:
         return Alerts(
-            slack=env.get("SLACK_WEBHOOK_URL"),
+            slack=_first(env, *SLACK_VARIABLES),
             urls=_list(env, "QBULL_ALERT_URLS"),
             secret=env.get("QBULL_ALERT_SECRET"),
             link=env.get("QBULL_PUBLIC_URL"),
@@ -166,13 +217,12 @@ def _alerts(env: Mapping[str, str]) -> Alerts:
         )
     except ConfigError as error:
         text = str(error).removeprefix("Alerts: ")
-        for name, variable in _ALERT_VARIABLES.items():
+        for name, variable in (_ALERT_VARIABLES | {"slack": _name_of(env, SLACK_VARIABLES)}).items():
             text = f"{variable}{text.removeprefix(name)}" if text.startswith(name) else text
         raise ConfigError(text) from None
 
 
 _ALERT_VARIABLES = {
-    "slack": "SLACK_WEBHOOK_URL",
     "urls": "QBULL_ALERT_URLS",
     "secret": "QBULL_ALERT_SECRET",
     "link": "QBULL_PUBLIC_URL",
@@ -192,13 +242,24 @@ def _sharing(env: Mapping[str, str]) -> tuple[Sharing, str | None]:
     try:
         sharing = make_sharing(
             env.get("QBULL_SHARING"),
-            _number(env, "PARTITIONS_PER_POD", least=1),
-            env.get("INSTANCE_ID"),
-            _number(env, "INSTANCE_COUNT", least=1),
+            _number(env, *PARTITIONS_PER_POD_VARIABLES, least=1),
+            _first(env, *INSTANCE_ID_VARIABLES),
+            _number(env, *INSTANCE_COUNT_VARIABLES, least=1),
+            _number(env, TAKE_OVER_VARIABLE, least=1),
         )
     except ConfigError as error:
         return Sharing(), str(error)
     return sharing, None
+
+
+def _first(env: Mapping[str, str], *names: str) -> str | None:
+    """The value of the first of these variables that is set."""
+    return next((env[name] for name in names if name in env), None)
+
+
+def _name_of(env: Mapping[str, str], names: Sequence[str]) -> str:
+    """The first of these variables that is set, or the first of all."""
+    return next((name for name in names if name in env), names[0])
 
 
 def _prefix(env: Mapping[str, str], *names: str) -> str | None:
@@ -223,13 +284,14 @@ def _number(env: Mapping[str, str], *names: str, least: int) -> int | None:
 
 def _timezone(env: Mapping[str, str]) -> str:
     """TZ may hold a text that only the C library understands ("CET-1CEST"); schedules refuse it."""
-    name = env.get("TZ", "UTC").removeprefix(":")
-    if re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_+-]+)*", name):
+    variable = _name_of(env, TIMEZONE_VARIABLES)
+    name = env.get(variable, "UTC").removeprefix(":")
+    if variable != "TZ" or re.fullmatch(r"[A-Za-z_]+(/[A-Za-z_+-]+)*", name):
         try:
             return zone_of(name).key
         except ValueError:
             raise ConfigError(
-                f'TZ="{name}": there is no such time zone; use an IANA name such as Europe/Berlin'
+                f'{variable}="{name}": there is no such time zone; use an IANA name such as Europe/Berlin'
             ) from None
     return name
 

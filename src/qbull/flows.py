@@ -15,6 +15,8 @@ from qbull.core.flow import (
     NOT_COMPLETED_LETTERS,
     NOT_NEEDED_LETTER,
     DependencyFailureMode,
+    Dependent,
+    FlowPlan,
 )
 from qbull.core.layout import Layout
 from qbull.errors import (
@@ -24,7 +26,8 @@ from qbull.errors import (
 from qbull.job import Job
 from qbull.manage.flow import Flow
 from qbull.produce.chain import Request
-from qbull.produce.flow_plan import FlowExit, StepNode, plan_flow
+from qbull.produce.flow_plan import FlowExit, StepNode, check_plan_size, plan_call, plan_flow
+from qbull.produce.offload import offload_plan
 
 if TYPE_CHECKING:
     from qbull.app import App
@@ -57,6 +60,28 @@ class Step(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Step {self.queue.name}.{self.task}>"
+
+    async def plan_call(self, caller: Dependent) -> FlowPlan:
+        """The job with which a durable task calls this one, within the app's tracing and middleware.
+
+        Args:
+            caller: the job that calls.
+        """
+        app, node, plans = self.queue.app, StepNode(self, [], "stop"), []
+        request = _request([node])
+
+        async def send() -> list[list[Job[Any]]]:
+            node.options = request.carried(node.options)
+            router = app._client().router
+            layout = await router.register(self.queue.settings, self.queue.tasks, app.durability)
+            plans.append(await offload_plan(app, plan_call(node, layout, caller)))
+            return [[_handle(node, True)]]
+
+        if app._chain is None:
+            await send()
+        else:
+            await app._chain.run([request], send, request)
+        return plans[0]
 
 
 FlowPart: TypeAlias = "Step[Any] | Chain[Any] | Group[Any]"
@@ -241,7 +266,8 @@ async def _send(builder: FlowNodes) -> Flow[Any]:
     layouts: dict[str, Layout] = {}
     for queue in {node.step.queue for node in builder.nodes}:
         layouts[queue.name] = await client.router.register(queue.settings, queue.tasks, app.durability)
-    plan = plan_flow(builder.nodes, builder.last, layouts)
+    plan = await offload_plan(app, plan_flow(builder.nodes, builder.last, layouts))
+    check_plan_size(plan)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
         created = await client.flows.start(plan, confirmed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import msgspec
 
 from qbull.core.codec import decode_untyped
-from qbull.core.durable import RecordedStep, show_records
+from qbull.core.fork import ForkRequest
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import (
     CANCEL_CONFLICTS,
@@ -23,19 +23,16 @@ from qbull.core.job_conflicts import (
     SIGNAL_CONFLICTS,
     cancel_reason,
     conflict,
-    unreadable,
 )
 from qbull.core.job_info import JobInfo
 from qbull.core.options import Options
-from qbull.core.record import Ending, State, UnreadableRecord, append_ending, body_of
+from qbull.core.published import check_published_name
+from qbull.core.record import Ending, State, append_ending
+from qbull.core.recorded_steps import RecordedStep, show_records
 from qbull.core.signals import check_signal_name, encode_signal_value, new_signal, refuse_signals
-from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import (
     MAX_COUNT,
     ArgumentsError,
-    ConfigError,
-    JobCancelled,
-    JobFailed,
     NotFound,
     QbullError,
     ResultTimeout,
@@ -44,7 +41,6 @@ from qbull.errors import (
 from qbull.store.audit import audited, of_job
 from qbull.store.read.inspect import StoredJob
 from qbull.store.read.stream import JobStream, ValueSource
-from qbull.store.verbs.history import read_records
 from qbull.store.verbs.partition import JobToRetry, Partition
 from qbull.store.verbs.progress import MAX_LOG_LINES, LogLine
 from qbull.worker.durable_services import signal_context
@@ -130,9 +126,13 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
 
     async def steps(self) -> list[RecordedStep]:
         """The recorded steps of a durable job, in the order in which they ended."""
+        return await self._recorded_steps(None)
+
+    async def _recorded_steps(self, limit_bytes: int | None) -> list[RecordedStep]:
         partition, found = await self._there()
-        open_step = partial(self._queue._open_step, self.id, found.body().task)
-        return show_records(await read_records(partition, self.id), open_step)
+        open_step = partial(self._queue._payloads.open_step, self.id, found.body().task)
+        records = await self._queue.app._client().read_records(partition, self.id)
+        return show_records(records, open_step, limit_bytes)
 
     @overload
     def stream(self, *, after: int = 0, type: type[T]) -> JobStream[T]: ...
@@ -151,6 +151,30 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             raise ArgumentsError(f"after={after!r}: give the position of a stream, a whole number from 0")
         decode = StreamDecoder(self._queue.app._codecs, self._queue.app._hooks, self.queue, self.id, type)
         return JobStream(self.id, self._stream_source, decode, after)
+
+    @overload
+    async def published(self, name: str, *, type: type[T]) -> T | None: ...
+    @overload
+    async def published(self, name: str, *, type: Any = Any) -> Any: ...
+    async def published(self, name: str, *, type: Any = Any) -> Any:  # noqa: A002 - the public name
+        """The value that the job has published last under this name; None if it has published none.
+
+        Args:
+            name: the name of the value.
+            type: the type of the value; plain data if it is not given.
+        """
+        check_published_name(name)
+        partition, found = await self._there()
+        contents = await self._queue.app._client().read_published(partition, self.id, name)
+        open_value = partial(self._queue._payloads.open_published, self.id, found.body().task)
+        return open_value(name, contents[name], type) if name in contents else None
+
+    async def _all_published(self) -> dict[str, Any]:
+        """All published values for people, in the order of their names."""
+        partition, found = await self._there()
+        contents = await self._queue.app._client().read_published(partition, self.id, None)
+        show = partial(self._queue._payloads.show_published, self.id, found.body().task)
+        return {name: show(name, contents[name]) for name in sorted(contents)}
 
     def _stream_source(self) -> ValueSource:
         client = self._queue.app._client()
@@ -199,7 +223,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         if found.ending is None:
             late = f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s'
             raise ResultTimeout(late + await self._reason())
-        return await self._outcome(found)
+        value: R = self._decode(await self._queue._payloads.result_of(found))
+        return value
 
     async def _reason(self) -> str:
         """Why a job is not running, as the end of an error message; empty if that cannot be found out."""
@@ -225,33 +250,27 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             await asyncio.sleep(0.02)
         return there
 
-    async def _outcome(self, found: StoredJob) -> R:
-        ending = found.ending
-        assert ending is not None
-        if found.state == "cancelled":
-            reason = f": {ending.error}" if ending.error not in (None, "cancelled") else ""
-            raise JobCancelled(f'queue "{self.queue}": job {self.id} was cancelled{reason}')
-        if found.state == "failed":
-            error = ending.error or "no reason was given"
-            raise JobFailed(
-                f'queue "{self.queue}": job {self.id} failed: {error}',
-                error=error,
-                stacktrace=ending.stacktrace,
-            )
-        encoded = await self._stored(ending.stored) if ending.stored else ending.result
-        if self._queue.app._codecs.used or (encoded and is_wrapped(encoded)):
-            encoded = self._queue._open_result(self.id, found.body().task, encoded or b"null")
-        value: R = self._decode(encoded or b"null")
-        return value
+    @audited("fork job", of_job)
+    async def fork(
+        self,
+        step: int | str | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        results: Mapping[int | str, Any] | None = None,
+        id: str | None = None,
+    ) -> Job[R]:
+        """Run a durable job that has ended again from a chosen step, as a new job. Returns its handle.
 
-    async def _stored(self, reference: str) -> bytes:
-        stored = self._queue.app._client().stored
-        if stored is None:
-            raise ConfigError(
-                f'queue "{self.queue}": the result of job {self.id} is kept elsewhere, as "{reference}"; '
-                "give this app the same results=… that its worker has"
-            )
-        return await stored.get(reference)
+        The new job has a copy of the history before that step: recorded steps do not run again.
+
+        Args:
+            step: the first step that runs, by number or name; if None, the first that is not recorded.
+            arguments: other arguments by name, checked like a call of the task.
+            results: other results of copied steps, by number or name.
+            id: the id of the new job. Of several forks with the same id, there is one job.
+        """
+        request = ForkRequest(step, arguments, results, id)
+        return Job(*await self._queue._producer.fork(self.id, request), self._queue, self._decode)
 
     @audited("cancel job", of_job)
     async def cancel(self, reason: str = "cancelled") -> Literal["cancelled", "cancelling"]:
@@ -287,7 +306,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             partition, found = await self._there()
             if found.state not in ("failed", "cancelled"):
                 raise conflict(self.queue, self.id, found.state, RETRY_CONFLICTS)
-            job = JobToRetry(self.id, found.position, self._again(found, payload))
+            job = JobToRetry(self.id, found.position, self._queue._payloads.again(found, payload))
             [word] = await partition.retry(token, [job])
             if word == "retried":
                 return "waiting"
@@ -331,7 +350,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             _, found = await self._there()
             if found.state not in ("waiting", "delayed"):
                 raise conflict(self.queue, self.id, found.state, CHANGE_CONFLICTS)
-            task, payload = self._edited(found, arguments)
+            task, payload = self._queue._payloads.updated(found, arguments)
             try:
                 return await self._change(partial(_update, token, self.id, task, payload), "updated")
             except _OtherJob:  # The id belongs to another job since it was read.
@@ -347,15 +366,6 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         if word != done:
             raise conflict(self.queue, self.id, word, CHANGE_CONFLICTS)
         return "waiting" if state == "waiting" else "delayed"
-
-    def _edited(self, found: StoredJob, arguments: Mapping[str, Any]) -> tuple[bytes, bytes]:
-        """The task and the new arguments, as the body of a record has them."""
-        try:
-            body = body_of(found.record)
-        except UnreadableRecord as error:
-            raise unreadable(self.queue, self.id, "changed", error, found.state) from None
-        encode = msgspec.msgpack.encode
-        return encode(body.task), encode(self._queue._encode_edited(self.id, body, arguments))
 
     @audited("remove job", of_job)
     async def remove(self) -> Literal["removed"]:
@@ -377,13 +387,6 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
         word = await self._queue.app._client().on_job(self._queue.settings, self.id, verb)
         if word != done:
             raise conflict(self.queue, self.id, word, instead)
-
-    def _again(self, found: StoredJob, payload: Mapping[str, Any] | None) -> bytes:
-        encode = self._queue._encode_edited
-        try:
-            return found.again(None if payload is None else encode(self.id, body_of(found.record), payload))
-        except UnreadableRecord as error:
-            raise unreadable(self.queue, self.id, "run", error, found.state) from None
 
     async def _there(self) -> tuple[Partition, StoredJob]:
         """The job and the partition that holds it. Raises NotFound."""

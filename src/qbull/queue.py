@@ -8,22 +8,21 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from qbull.codecs.context import payload_context, result_context
 from qbull.config import QueueSettings
+from qbull.core.demand import AskedLabels, AskedResources
 from qbull.core.ids import check_id
-from qbull.core.job_filter import JobFilter, JobFilterArguments
+from qbull.core.job_filter import JobFilterArguments
 from qbull.core.job_info import JobInfo
-from qbull.core.rate import Rate
-from qbull.core.record import STATES, Body, State
-from qbull.core.retry import Retry
+from qbull.core.limits import LimitArgument
+from qbull.core.record import STATES, State
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
 from qbull.core.task import TaskSpec, in_notebook
-from qbull.errors import MAX_COUNT, ConfigError, DeclarationError, PayloadError
+from qbull.errors import MAX_COUNT, ConfigError, DeclarationError
 from qbull.events import Event, follow_events
 from qbull.job import Job
 from qbull.manage import live_settings, repartition, search
-from qbull.manage.edit import encode_edited
-from qbull.manage.live_settings import UNCHANGED
+from qbull.manage.live_settings import LiveSettingValues
+from qbull.manage.payloads import QueuePayloads
 from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.produce.enqueue import Producer
 from qbull.store.read import inspect
@@ -34,7 +33,6 @@ from qbull.store.verbs.live_settings import LiveSettingChange, LiveSettings, is_
 from qbull.store.verbs.partition import Partition
 from qbull.task import AsyncTask, DeclareChunk, DeclareTask, PlainTask, Task, TaskDeclaration, TaskSettings
 from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS
-from qbull.worker.durable_services import step_context
 
 if TYPE_CHECKING:
     from qbull.app import App
@@ -49,8 +47,12 @@ class Queue:
     def __init__(self, app: App, settings: QueueSettings) -> None:
         self.app: App = app
         self.settings = settings
+        self.limit: LimitArgument | None = None
+        self.labels: AskedLabels | None = None
+        self.resources: AskedResources | None = None
         self.tasks: dict[str, TaskSpec] = {}
         self._producer = Producer(self)
+        self._payloads = QueuePayloads(self)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
@@ -101,14 +103,16 @@ class Queue:
             unique: which one counts of several calls that ask for the same thing.
             expires: seconds within which a job must start; if it does not, it is cancelled.
             durable: record steps, so that a job that runs again continues where it stopped.
+            limit: the shared limits that its jobs use, instead of those of the queue.
+            labels: the labels that a worker must have, instead of those of the queue.
+            resources: the tokens of the host that a job holds while it runs, instead of those of the queue.
             enc_hook: turns a value of another type into plain data, before that of the app.
             dec_hook: makes a value of an annotated type from plain data, before that of the app.
             cpu: run the function in a process of its own.
             chunk: the function takes a list; one call of it runs up to this number of jobs.
             wait: seconds that a chunk waits for more jobs.
         """
-        declaration = TaskDeclaration(cpu=cpu, chunk=chunk, wait=wait, **settings)
-        declare = partial(declaration.declare, self)
+        declare = partial(TaskDeclaration(cpu=cpu, chunk=chunk, wait=wait, **settings).declare, self)
         return declare if function is None else declare(function)
 
     def cron(
@@ -172,8 +176,7 @@ class Queue:
             raise ConfigError(f"state {state!r}: use one of {', '.join(STATES)}")
         if not 0 <= start <= end <= MAX_COUNT or end - start > 1000:
             raise ConfigError(f"jobs from {start} to {end}: give 0 <= start <= end, at most 1,000 at a time")
-        found = await page(await self._partitions(), state, start, end)
-        return [self._info(job) for job in found]
+        return [self._info(job) for job in await page(await self._partitions(), state, start, end)]
 
     async def search(
         self,
@@ -189,9 +192,9 @@ class Queue:
             state: waiting, delayed, active, completed, failed or cancelled.
             limit: maximum number of jobs in the page, up to 1,000.
             cursor: the `next` of the page before.
-            filters: `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after` and `before`.
+            filters: `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after`, `before` and `query`.
         """
-        return await search.search(self, state, limit, cursor, JobFilter(**filters))
+        return await search.search(self, state, limit, cursor, search.filter_of(filters))
 
     async def failures(
         self, *, scan: int = 10_000, **filters: Unpack[JobFilterArguments]
@@ -202,13 +205,14 @@ class Queue:
             scan: how many dead letters to look at.
             filters: as in `search`.
         """
-        return await search.failures(self, scan, JobFilter(**filters))
+        return await search.failures(self, scan, search.filter_of(filters))
 
     async def redrive(
         self,
         *,
         limit: int | None = None,
         rate: float | None = None,
+        patch: Mapping[str, Any] | None = None,
         on_step: Callable[[Redriven], object] | None = None,
         **filters: Unpack[JobFilterArguments],
     ) -> int:
@@ -219,10 +223,12 @@ class Queue:
         Args:
             limit: maximum number of jobs.
             rate: maximum number of jobs per second.
+            patch: changes of the arguments, as a JSON merge patch: {"amount": 6} sets an argument, None
+                deletes one. They are checked like a call; a job that they do not fit stays a dead letter.
             on_step: called with the progress after each batch.
             filters: as in `search`.
         """
-        return await search.redrive(self, limit, rate, on_step, JobFilter(**filters))
+        return await search.redrive(self, limit, rate, on_step, search.filter_of(filters), patch)
 
     async def clean(
         self,
@@ -240,7 +246,7 @@ class Queue:
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.clean(self, state, older_than, limit, JobFilter(**filters))
+        return await search.clean(self, state, older_than, limit, search.filter_of(filters))
 
     async def cancel(
         self,
@@ -258,7 +264,7 @@ class Queue:
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.cancel(self, state, reason, limit, JobFilter(**filters))
+        return await search.cancel(self, state, reason, limit, search.filter_of(filters))
 
     async def purge(
         self,
@@ -274,7 +280,28 @@ class Queue:
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.purge(self, state, limit, JobFilter(**filters))
+        return await search.purge(self, state, limit, search.filter_of(filters))
+
+    async def reschedule(
+        self,
+        state: State = "delayed",
+        *,
+        delay: float | None = None,
+        at: datetime | None = None,
+        limit: int | None = None,
+        **filters: Unpack[JobFilterArguments],
+    ) -> int:
+        """Change when jobs may run that have not started. Returns how many were changed.
+
+        Args:
+            state: waiting or delayed.
+            delay: seconds from now; 0 lets them run now.
+            at: a time, with a time zone.
+            limit: maximum number of jobs.
+            filters: as in `search`.
+        """
+        when = {"delay": delay, "at": at}
+        return await search.reschedule(self, state, when, limit, search.filter_of(filters))
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """The jobs that end: `async for event in queue.events()`.
@@ -312,26 +339,19 @@ class Queue:
         """
         await live_settings.resume(self, by)
 
-    async def configure(
-        self,
-        *,
-        concurrency: int = UNCHANGED,
-        max_active: int | None = UNCHANGED,
-        rate: Rate | None = UNCHANGED,
-        retry: Retry = UNCHANGED,
-        by: str | None = None,
-    ) -> None:
+    async def configure(self, *, by: str | None = None, **settings: Unpack[LiveSettingValues]) -> None:
         """Change settings for all workers until `reset`. They override the code.
 
         Args:
+            by: who does it.
             concurrency: jobs that one worker runs at a time.
             max_active: jobs that run at a time in all workers; None for no limit.
             rate: jobs that start in a period, in all workers; None for no limit.
-            retry: the retry policy of tasks without their own.
-            by: who does it.
+            retry: the retry policy of all tasks.
+            timeout: seconds that one run of any task may take; None for no limit.
+            keep: how long finished jobs stay.
         """
-        given = {"concurrency": concurrency, "max_active": max_active, "rate": rate, "retry": retry}
-        await live_settings.configure(self, given, by)
+        await live_settings.configure(self, settings, by)
 
     async def reset(self, *settings: str, by: str | None = None) -> None:
         """Return to the settings of the code. A paused queue stays paused.
@@ -378,22 +398,3 @@ class Queue:
         """The maximum number of attempts of a task's jobs."""
         spec = self.tasks.get(task)
         return spec.retry.attempts if spec is not None else self.settings.retry.attempts
-
-    def _open_payload(self, id: str, body: Body) -> bytes:
-        """The arguments of a job. Raises PayloadError if this app cannot read them, or must not."""
-        return self.app._codecs.open(payload_context(self.name, id, body), body.payload)
-
-    def _open_step(self, id: str, task: str, number: int, content: bytes) -> bytes:
-        """The content of a recorded step. It stays as it is if this app does not have the keys."""
-        try:
-            return self.app._codecs.open(step_context(self.name, id, task, number), content)
-        except PayloadError:
-            return content
-
-    def _open_result(self, id: str, task: str, result: bytes) -> bytes:
-        """The result of a job. Raises PayloadError if this app cannot read it, or must not."""
-        return self.app._codecs.open(result_context(self.name, id, task), result)
-
-    def _encode_edited(self, id: str, body: Body, payload: Mapping[str, Any]) -> bytes:
-        """Encode new arguments for a job. They must not change its key."""
-        return encode_edited(self, id, body, payload)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
@@ -14,14 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 from msgspec.structs import fields
 
 from qbull.codecs.schedules import ScheduleCodec
-from qbull.config import QueueSettings, check_name
+from qbull.config import QueueSettings
 from qbull.core.codec import encode_payload
 from qbull.core.cron import in_zone
-from qbull.core.ids import new_id, planned_ms_in
+from qbull.core.ids import check_name, new_id, planned_ms_in
 from qbull.core.record import to_datetime
 from qbull.core.schedule import Schedule
 from qbull.core.schedule_info import PREVIEW_COUNT, LastRun, ScheduleInfo, schedule_info
 from qbull.core.schedule_rule import ScheduleOptions, ScheduleRule
+from qbull.core.schedule_runs import PastRun, read_runs
 from qbull.core.schedule_state import PlanChange, SchedulePlan, pause_plan, resume_plan
 from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job
@@ -48,6 +50,7 @@ _NOT_IN_THE_LOG = ("name", "queue", "task", "args", "key")
 """Fields of a schedule that the audit log has elsewhere, or that may show arguments."""
 
 
+PastRuns: TypeAlias = list[PastRun]
 ScheduleInfos: TypeAlias = list[ScheduleInfo]  # inside the class, "list" is the method
 Instants: TypeAlias = list[datetime]
 
@@ -142,6 +145,29 @@ class Schedules:
         schedule, _ = await self._in_force(name)
         now_ms = await self._now_ms(schedule)
         return [in_zone(planned, schedule.tz) for planned in islice(schedule.ticks(now_ms), count)]
+
+    async def runs(self, name: str) -> PastRuns:
+        """The newest runs, up to 30, the newest first. They stay when their jobs are no longer kept.
+
+        Args:
+            name: the name of the schedule.
+        """
+        known = await self._find(name)
+        if known is None:
+            if name not in self._app.declared:
+                raise await self._unknown(name)
+            return []
+        return await self._runs(known.location.queue, known.plan)
+
+    async def all_runs(self) -> dict[str, PastRuns]:
+        """The newest runs of every schedule on the server, by name."""
+        locations = await self._stored.locations()
+        found: dict[str, PastRuns] = {}
+        for location in sorted(set(locations.values())):
+            for some in in_batches([name for name, there in locations.items() if there == location]):
+                for name, plan in (await self._look(location, some)).plans.items():
+                    found[name] = await self._runs(location.queue, plan)
+        return found
 
     @audited("run schedule", of_schedules)
     async def run(self, name: str) -> Job[Any]:
@@ -281,6 +307,19 @@ class Schedules:
         return LastRun(
             id, planned_ms_in(id), to_datetime(at_ms), job.state if job is not None else None, error
         )
+
+    async def _runs(self, queue: str, plan: SchedulePlan) -> PastRuns:
+        """The runs of a plan. The jobs tell about those whose end is not noted."""
+        settings = await self._settings(queue)
+        found = read_runs(plan.runs)
+        for number, run in enumerate(found):
+            if run.outcome is None and run.job_id is not None:
+                there = await self._app._client().find(settings, run.job_id)
+                if there is not None:
+                    job = there[1]
+                    took = None if job.ending is None else round(job.ending.duration_ms, 1)
+                    found[number] = replace(run, outcome=job.state, duration_ms=took)
+        return found
 
     async def _settings(self, queue: str) -> QueueSettings:
         """The settings of a queue as the code declares them, or else as the server has them."""

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, 
 
 import msgspec
 
-from qbull.config import check_name
 from qbull.core.codec import ArgumentTemplate, Signature
+from qbull.core.demand import AskedLabels, AskedResources, make_demand
 from qbull.core.durability import Durability
-from qbull.core.ids import check_key
+from qbull.core.ids import check_key, check_name
+from qbull.core.limits import LimitArgument, check_one_declaration, task_limits
 from qbull.core.options import DEFAULT_OPTIONS, Options, check_expires
 from qbull.core.record import DEFAULT_PRIORITY
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleRule
-from qbull.core.task import TaskSpec, is_redeclared, task_kind
+from qbull.core.task import TaskSpec, in_notebook, is_redeclared, task_kind
 from qbull.core.unique import Unique
 from qbull.core.values import DecHook, EncHook, make_hooks
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
@@ -138,6 +139,7 @@ class Task(Call[P, R]):
         durability: Durability | Literal["outbox"] | None = None,
         unique: Unique | None = None,
         expires: float | datetime | None = None,
+        weight: int | None = None,
     ) -> Call[P, R]:
         """The task with options: `await task.options(delay=60).enqueue(…)`.
 
@@ -154,12 +156,13 @@ class Task(Call[P, R]):
                 then.
             durability: how safe the job must be before the call returns. With "outbox", the row in PostgreSQL
                 stays until the job has ended.
+            weight: how much of its shared limits the job takes, instead of the task's weight.
         """
         priority = DEFAULT_PRIORITY if priority is None else priority
         return Call(
             self._queue,
             self.spec,
-            Options(delay, at, priority, key, id, timeout, transaction, durability, unique, expires),
+            Options(delay, at, priority, key, id, timeout, transaction, durability, unique, expires, weight),
         )
 
 
@@ -221,6 +224,9 @@ class TaskSettings(TypedDict, total=False):
     unique: Unique | None
     expires: float | None
     durable: bool
+    limit: LimitArgument | None
+    labels: AskedLabels | None
+    resources: AskedResources | None
     enc_hook: EncHook | None
     dec_hook: DecHook | None
 
@@ -237,6 +243,9 @@ class TaskDeclaration:
     unique: Unique | None = None
     expires: float | None = None
     durable: bool = False
+    limit: LimitArgument | None = None
+    labels: AskedLabels | None = None
+    resources: AskedResources | None = None
     enc_hook: EncHook | None = None
     dec_hook: DecHook | None = None
     cpu: bool = False
@@ -291,7 +300,15 @@ class TaskDeclaration:
             key=ArgumentTemplate("key", self.key, signature) if self.key is not None else None,
             defaults=self._defaults(),
             durable=self.durable,
+            limits=task_limits(self.limit if self.limit is not None else queue.limit, signature),
+            demand=make_demand(
+                f'task "{name}"',
+                self.labels if self.labels is not None else queue.labels,
+                self.resources if self.resources is not None else queue.resources,
+            ),
         )
         if self.unique is not None:
             check_unique(queue, spec, self.unique, DeclarationError)
+        if not in_notebook():
+            check_one_declaration(queue.app.limits._declared, spec.limits)
         return spec

@@ -218,6 +218,32 @@ async def test_failed_attempts_of_one_task_are_said_with_the_newest(store: Store
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("delayed", ["firing"]), ("failed", ["firing", "firing"]), ("gone", ["firing", "resolved"])],
+)
+async def test_repeated_failures_are_resolved_only_if_the_newest_job_is_through(
+    store: Store, email: None, state: str, said: list[str]
+) -> None:
+    partition = store.partition(EMAIL, 0)
+    if state == "failed":
+        await fail(store)
+        [job] = [found.id for found in await page([partition], "failed", 0, 10)]
+    else:
+        job = "j1"
+        record = pack(ExtendedBody("verify", b"{}"), priority=5, lane=b"")
+        await partition.enqueue([NewJob(job, 600_000, record)])
+    await board.add_failures(store, "email", {"verify": board.TaskFailures(3, job, "no")})
+    await watcher(store).look()
+    await store.server.call("DEL", store.names.queue("email") + "failing")  # five minutes pass
+    if state == "gone":
+        await partition.remove(secrets.token_hex(8), [(job, b"")])
+
+    await watcher(store).look()
+
+    assert [status for status, _, _ in await kinds(store)] == said
+
+
 async def test_a_schedule_that_nobody_fires_is_said(app: qbull.App, store: Store) -> None:
     queue = app.queue("email", alert=True)
 

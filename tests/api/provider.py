@@ -77,6 +77,8 @@ class Provider:
         self.answer: dict[str, str] = {}
         """More parameters of the way back."""
         self.asked: list[str] = []
+        self.ends_sessions = True
+        self.logged_out: list[dict[str, str]] = []
         self._codes: dict[str, dict[str, str]] = {}
 
     def rotate(self) -> None:
@@ -89,6 +91,7 @@ class Provider:
             Route("/keys", self.key_set),
             Route("/authorize", self.authorize),
             Route("/token", self.token, methods=["POST"]),
+            Route("/logout", self.log_out),
         ]
 
     async def discovery(self, request: Request) -> Response:
@@ -99,6 +102,7 @@ class Provider:
                 "authorization_endpoint": f"{self.issuer}/authorize",
                 "token_endpoint": f"{self.issuer}/token",
                 "jwks_uri": f"{self.issuer}/keys",
+                **({"end_session_endpoint": f"{self.issuer}/logout?ui=1"} if self.ends_sessions else {}),
                 "response_types_supported": ["code"],
                 "subject_types_supported": ["public"],
                 "id_token_signing_alg_values_supported": ["RS256"],
@@ -125,6 +129,13 @@ class Provider:
             **self.answer,
         }
         return RedirectResponse(f"{asked['redirect_uri']}?{urlencode(answer)}")
+
+    async def log_out(self, request: Request) -> Response:
+        """End the session of a browser here, and send it back (RP-initiated logout)."""
+        asked = dict(request.query_params)
+        assert asked["client_id"] == CLIENT_ID
+        self.logged_out.append(asked)
+        return RedirectResponse(asked["post_logout_redirect_uri"])
 
     async def token(self, request: Request) -> Response:
         self.asked.append("token")

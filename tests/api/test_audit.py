@@ -27,8 +27,8 @@ ENTRIES = [AuditLogEntry("ada", "admin", "token", "pause queue", f"q{n}") for n 
 
 READS = {
     qbull.Queue: {"jobs", "search", "failures", "stats", "live", "changes", "repartitioning"},
-    Job: {"state", "info", "why", "logs", "steps", "result"},
-    Schedules: {"list", "get", "preview"},
+    Job: {"state", "info", "why", "logs", "steps", "published", "result"},
+    Schedules: {"list", "get", "preview", "runs", "all_runs"},
 }
 """The methods that change nothing. Every other coroutine method must be in `CHANGES`."""
 
@@ -43,6 +43,7 @@ CHANGES: dict[Any, dict[str, tuple[str, str, Callable[[Any], Awaitable[Any]]]]] 
         "clean": ("clean", "email", lambda queue: queue.clean("completed")),
         "cancel": ("cancel jobs", "email", lambda queue: queue.cancel("delayed", reason="too late")),
         "purge": ("purge", "email", lambda queue: queue.purge("delayed")),
+        "reschedule": ("reschedule jobs", "email", lambda queue: queue.reschedule("delayed", delay=60)),
     },
     Job: {
         "cancel": ("cancel job", "email/one", lambda job: job.cancel("not wanted")),
@@ -51,6 +52,11 @@ CHANGES: dict[Any, dict[str, tuple[str, str, Callable[[Any], Awaitable[Any]]]]] 
         "reschedule": ("reschedule job", "email/one", lambda job: job.reschedule(delay=60)),
         "update": ("update job", "email/one", lambda job: job.update({"to": "secret-address"})),
         "signal": ("signal job", "email/one", lambda job: job.signal("approval", "secret-address")),
+        "fork": (
+            "fork job",
+            "email/one",
+            lambda job: _then(_run_to_its_end(job), lambda: job.fork(results={1: "secret-address"})),
+        ),
         "remove": ("remove job", "email/one", lambda job: job.remove()),
     },
     Schedules: {
@@ -67,7 +73,9 @@ COMMAND_READS = {
     *("worker", "serve", "dev", "demo", "init", "relay", "dev-process", "worker-process", "run-job"),
     *(
         "queues",
+        "slow",
         "stats",
+        "stub",
         "jobs",
         "job",
         "failures",
@@ -77,6 +85,9 @@ COMMAND_READS = {
         "key",
         "doctor",
         "settings",
+        "stack",
+        "limits list",
+        "limits show",
     ),
     *(
         "check-celery",
@@ -98,6 +109,12 @@ async def _then(first: Awaitable[Any], second: Callable[[], Awaitable[Any]]) -> 
     return await second()
 
 
+async def _run_to_its_end(job: Job[Any]) -> None:
+    await job.promote()
+    async with job._queue.app.worker(["email"]):
+        await job.result(timeout=20)
+
+
 @pytest.fixture(name="email")
 async def make_email(app: qbull.App) -> qbull.Queue:
     """A queue with a delayed durable job "one" and a schedule "nightly"."""
@@ -105,7 +122,7 @@ async def make_email(app: qbull.App) -> qbull.Queue:
 
     @email.task(durable=True)
     async def send(to: str = "") -> None:
-        pass
+        await qbull.current_job().patched("v2")
 
     await send.options(id="one", delay=3600).enqueue(to="b@example.com")
     await app.schedules.upsert("nightly", send, cron="0 1 * * *")
@@ -207,12 +224,16 @@ async def test_a_flow_that_is_cancelled_or_run_again_has_one_entry(
     entry, earlier = (one.entry for one in await audit_log.read(store, 2))
     again = await flow.rerun(flow.jobs[0])
     rerun = (await newest(store)).entry
+    await flow.retry()
+    retried, before = (one.entry for one in await audit_log.read(store, 2))
 
     assert (entry.action, entry.target, entry.reason) == ("cancel flow", flow.id, "not needed")
     assert entry.detail["queues"] == ["slow"] and earlier.action == "put schedule"
     assert (rerun.action, rerun.target) == ("rerun flow", flow.id)
     assert rerun.detail["after"]["job"] in [job.id for job in again.jobs]
-    assert methods_of(qbull.Flow) == {"result", "counts", "cancel", "rerun"}
+    assert (retried.action, retried.target, before) == ("retry flow", flow.id, rerun)
+    assert retried.detail["after"] == {"jobs": 3}
+    assert methods_of(qbull.Flow) == {"result", "counts", "cancel", "retry", "rerun"}
 
 
 async def _nothing() -> None: ...
@@ -356,6 +377,7 @@ def test_every_command_that_changes_something_is_written_down(server_url: str, s
         "cancel email one": "cancel job",
         "retry email one": "retry job",
         "remove email one": "remove job",
+        "reschedule email --all --delay 2h": "reschedule jobs",
         "cancel email --all": "cancel jobs",
         "purge email --yes": "purge",
         "redrive email": "redrive",

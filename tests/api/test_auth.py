@@ -353,7 +353,7 @@ async def test_without_a_password_only_tokens_open_the_door(app: qbull.App) -> N
     async with opened(app, qbull.Access(admin_token=ADMIN)) as web:
         nobody = await web.person()
 
-        assert "QUEUES_UI_PASS" in await nobody.refused(401, "POST", "/api/login", {"password": ""})
+        assert "QBULL_PASSWORD" in await nobody.refused(401, "POST", "/api/login", {"password": ""})
         await nobody.refused(401, "GET", "/api/me", headers=basic("admin", ""))
 
 

@@ -11,7 +11,7 @@ from qbull.store.store import Store
 FEW, MANY = 1_000, 10_000
 ROOM = 40_000
 """Bytes that two answers may differ by: numbers have more digits, and sizes of what is shown differ."""
-BY_MEANING = ("/matching", "/failures", "/overview")
+BY_MEANING = ("/matching", "/failures", "/overview", "/facets")
 """They look at a bounded number of jobs to say what these have in common."""
 ELSEWHERE = {"/api/events", "/api/queues/{queue}/jobs/{id}/stream", "/api/openapi.json"}
 """Streams go on until their job ends, or for ever; the document is made once."""

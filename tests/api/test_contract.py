@@ -39,6 +39,8 @@ async def test_every_endpoint_is_in_the_document_with_its_role(nobody: Person) -
 
 JUDGED = {
     "GET /api/queues/{queue}/jobs": "start and end are for one state; a cursor belongs to its queue",
+    "GET /api/jobs": "a query has fields and times, and a cursor belongs to it",
+    "GET /api/jobs/facets": "the same",
     "GET /api/queues/{queue}/failures": "not every date exists, and ten years are the longest duration",
     "GET /api/queues/{queue}/matching": "the same",
     "POST /api/queues/{queue}/clean/completed": "the same",

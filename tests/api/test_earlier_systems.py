@@ -104,8 +104,25 @@ async def test_a_queue_is_paused_and_resumed(app: qbull.App, sync: Sync, admin: 
     resumed = await admin.post("/api/queues/serpram-sync/resume")
 
     assert (paused["success"], resumed["success"]) == (True, True)
-    assert (held["isPaused"], held["paused"], held["waiting"], held["total"]) == (True, 1, 1, 1)
+    assert (held["isPaused"], held["paused"], held["waiting"], held["total"]) == (True, 1, 0, 1)
     assert (await admin.get("/api/queues/serpram-sync/stats"))["paused"] == 0
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_the_six_counts_add_up_to_the_total(
+    app: qbull.App, sync: Sync, admin: Person, is_paused: bool
+) -> None:
+    await run(app, sync, well=2, badly=1)
+    await sync.sync.options(delay=60).enqueue(type="later")
+    await sync.sync.enqueue(type="now")
+    await (await sync.sync.enqueue(type="never")).cancel()
+    if is_paused:
+        await admin.post("/api/queues/serpram-sync/pause")
+
+    stats = await admin.get("/api/queues/serpram-sync/stats")
+
+    assert sum(stats[name] for name in COUNTS - {"name", "total"}) == stats["total"] == 5
+    assert stats["cancelled"] == 1
 
 
 async def test_completed_jobs_are_cleaned_after_a_grace_period_in_milliseconds(

@@ -206,6 +206,30 @@ async def test_a_job_is_followed_closely(app: qbull.App, orders_app: OrdersApp, 
     assert (running.data["attempt"], ended.data["id"]) == (1, job.id)
 
 
+async def test_one_stream_follows_jobs_of_several_queues(
+    app: qbull.App, orders_app: OrdersApp, viewer: Person
+) -> None:
+    async with app.worker():
+        first = await orders_app.slow.options(id="a,b/c").enqueue()
+        async with listening(viewer, watch="orders/a%2Cb%2Fc,other/nothing") as stream:
+            await stream.until("progress", id=first.id, progress=10)
+            orders_app.let_go.set()
+            await stream.until("progress", id=first.id, state="completed")
+
+    followed = {told.data["id"] for told in stream.heard if told.name == "progress"}
+    assert followed == {"a,b/c", "nothing"}
+
+
+async def test_a_listener_may_hear_that_the_counts_are_fresh(orders_app: OrdersApp, viewer: Person) -> None:
+    async with listening(viewer, freshness="true") as stream:
+        assert (await stream.until("fresh")).data["nextMs"] > 0
+        await stream.until("fresh")
+    async with listening(viewer) as stream:
+        await orders_app.ship.enqueue("ada")
+        await stream.until("stats")
+        assert "fresh" not in {told.name for told in stream.heard}
+
+
 async def test_nothing_is_asked_where_nobody_listens(
     orders_app: OrdersApp, web: Web, viewer: Person, store: Store
 ) -> None:
@@ -254,7 +278,7 @@ async def test_streams_end_when_the_server_does(orders_app: OrdersApp, web: Web,
 
 
 async def test_somebody_who_is_slow_is_told_that_some_were_left_out() -> None:
-    listener = EventListener(None, None)
+    listener = EventListener(None)
     for n in range(MAX_PENDING_EVENTS + 3):
         listener.push(StreamEvent("job", b"%d" % n))
 
@@ -275,6 +299,16 @@ async def test_what_does_not_fit_into_a_look_is_said_to_be_left_out(
         await stream.until("gap")
 
     assert sum(one.name == "job" for one in stream.heard) < 600
+
+
+@pytest.mark.parametrize("watch", ["orders", "/id", "orders/", ",".join(f"orders/{n}" for n in range(21))])
+async def test_jobs_to_watch_are_given_as_queue_and_id(
+    orders_app: OrdersApp, viewer: Person, watch: str
+) -> None:
+    answer = await viewer.client.get("/api/events", params={"watch": watch})
+
+    assert answer.status_code == 400
+    assert "queue/id" in answer.json()["detail"]
 
 
 async def test_what_cannot_be_listened_to_is_refused(

@@ -182,3 +182,52 @@ async def test_alerts_say_what_is_wrong_and_whether_people_heard(server_url: str
 async def test_a_test_without_a_place_to_go_to_is_refused(app: qbull.App, admin: Person) -> None:
     assert "SLACK_WEBHOOK_URL" in await admin.refused(409, "POST", "/api/alerts/test")
     assert (await admin.get("/api/alerts"))["problems"] == []
+
+
+async def test_a_flow_is_cancelled_and_retried_as_a_whole(
+    media_app: MediaApp, app: qbull.App, admin: Person, viewer: Person
+) -> None:
+    flow = await media_app.begin("the-blue-cat.jpg")
+    path = f"/api/queues/mail/jobs/{flow.last.id}/flow"
+    await viewer.refused(403, "POST", f"{path}/cancel")
+    async with app.worker():
+        await flow.jobs[0].result(timeout=10)
+
+        assert (await admin.post(f"{path}/cancel", {"reason": "wrong cat"}))["jobs"] == 5
+
+        async def stopped() -> Any:
+            told = (await viewer.get("/api/flows"))["flows"]
+            return told if told[0]["state"] == "cancelled" else None
+
+        [told] = await eventually(stopped)
+        assert (told["first"], told["about"]) == ("download", "url=the-blue-cat.jpg")
+        assert told["counts"]["completed"] == 1 and told["finishedAt"] is not None
+
+        media_app.go.set()
+        assert (await admin.post(f"{path}/retry"))["jobs"] >= 4
+        assert await flow.result(timeout=10) == 3
+        assert (await admin.post(f"{path}/retry"))["jobs"] == 0
+    entries = (await admin.get("/api/audit"))["entries"]
+    done = [entry["action"] for entry in entries if "flow" in entry["action"]]
+    assert done[:2] == ["retry flow", "retry flow"] and "cancel flow" in done
+    await admin.refused(404, "POST", f"/api/queues/mail/jobs/{quote('not there')}/flow/retry")
+
+
+async def test_a_flow_that_failed_goes_on_after_a_retry(
+    media_app: MediaApp, app: qbull.App, admin: Person
+) -> None:
+    media_app.go.set()
+    flow = await media_app.begin("broken")
+    async with app.worker():
+        await flow.result(timeout=10)
+        retried = await admin.post(f"/api/queues/mail/jobs/{flow.last.id}/flow/retry")
+
+        # The first fails again, the others wait for it and end with it; the fallback is left alone.
+        assert retried["jobs"] == 5
+        states = await eventually(lambda: _ended(flow))
+    assert states == {"failed": 5, "completed": 1}
+
+
+async def _ended(flow: Any) -> Any:
+    counts = await flow.counts()
+    return counts if counts.keys() <= {"failed", "completed"} else None

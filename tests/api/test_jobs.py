@@ -15,7 +15,7 @@ from qbull.api import operations
 FIELDS = [
     "id", "queue", "task", "state", "key", "priority", "payload", "result", "error", "stacktrace", "failedReason", "attempt", "maxAttempts",
     "progress", "progressDone", "progressTotal", "progressNote", "createdAt", "dueAt", "expiresAt", "startedAt", "finishedAt", "durationMs", "timeout", "partition", "worker", "crashes",
-    "history", "schedule", "flow", "suspended", "waitsFor",
+    "history", "schedule", "flow", "suspended", "waitsFor", "forkedFrom", "continued",
 ]  # fmt: skip
 
 
@@ -95,6 +95,19 @@ async def test_what_is_not_there_is_not_found(orders_app: OrdersApp, admin: Pers
     await admin.refused(404, "GET", "/api/queues/orders/jobs/nothing/logs")
     assert "ship" in await admin.refused(404, "POST", "/api/queues/orders/jobs", {"task": "nothing"})
     await admin.refused(404, "GET", "/api/queues/%7Borders%7D/stats")
+
+
+async def test_an_id_that_is_taken_is_answered_with_the_state_of_its_job(
+    orders_app: OrdersApp, admin: Person
+) -> None:
+    call = {"task": "ship", "payload": {"customer": "ada"}, "options": {"id": "once"}}
+    first = await admin.post("/api/queues/orders/jobs", call)
+    await admin.post("/api/queues/orders/jobs/once/cancel")
+
+    again = await admin.post("/api/queues/orders/jobs", call)
+
+    assert (first["status"], first["created"]) == ("waiting", True)
+    assert (again["status"], again["created"]) == ("cancelled", False)
 
 
 async def test_only_one_call_of_a_window_counts(orders_app: OrdersApp, admin: Person) -> None:

@@ -110,6 +110,12 @@ async def test_only_what_matches_is_met(orders_app: OrdersApp, admin: Person) ->
         ),
         ({"action": "cancel", "state": "delayed"}, {"waiting": 8, "cancelled": 4}),
         ({"action": "promote"}, {"waiting": 12}),
+        ({"action": "reschedule", "at": "now"}, {"waiting": 12}),
+        (
+            {"action": "reschedule", "state": "waiting", "task": "ship", "at": "2h"},
+            {"waiting": 2, "delayed": 10},
+        ),
+        ({"action": "reschedule", "state": "waiting", "delay": 60, "limit": 5}, {"waiting": 3, "delayed": 9}),
         ({"action": "remove", "state": "waiting", "payload": "customer=c1"}, {"waiting": 7, "delayed": 4}),
         ({"action": "remove", "state": "delayed", "limit": 3}, {"waiting": 8, "delayed": 1}),
         ({"action": "cancel", "state": "waiting", "key": "nobody"}, {"waiting": 8, "delayed": 4}),
@@ -128,12 +134,30 @@ async def test_jobs_that_have_not_begun_are_dealt_with(
     assert await orders_app.counts() == left
 
 
+async def test_cancelled_jobs_keep_the_reason(orders_app: OrdersApp, admin: Person) -> None:
+    await orders_app.ship.enqueue_many([{"customer": f"c{n}"} for n in range(3)])
+
+    asked = {"action": "cancel", "task": "ship", "reason": "sold out"}
+    await ended(admin, await admin.post(f"{PATH}/operations", asked))
+
+    cancelled = (await orders_app.orders.search("cancelled")).jobs
+    assert [job.error for job in cancelled] == ["sold out"] * 3
+
+
 @pytest.mark.parametrize(
     "request_",
     [
         {"action": "explode"},
         {"action": "cancel", "state": "failed"},
         {"action": "promote", "state": "waiting"},
+        {"action": "reschedule"},
+        {"action": "reschedule", "delay": 5, "at": "2h"},
+        {"action": "reschedule", "at": "soon"},
+        {"action": "reschedule", "at": "2030-02-31"},
+        {"action": "reschedule", "state": "active", "delay": 5},
+        {"action": "promote", "delay": 5},
+        {"action": "promote", "reason": "too late"},
+        {"action": "cancel", "reason": ""},
         {"action": "remove", "state": "active"},
         {"action": "clean", "state": "waiting"},
         {"action": "remove", "state": "waiting", "olderThan": 5},

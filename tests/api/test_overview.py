@@ -43,6 +43,34 @@ async def test_the_overview_sums_up_all_queues(app: qbull.App, viewer: Person) -
     assert 0 <= told["wait"]["p50Ms"] <= told["wait"]["p95Ms"]
 
 
+async def test_a_failed_flow_counts_once_under_its_cause(app: qbull.App, viewer: Person) -> None:
+    orders = app.queue("orders", retry=qbull.Retry(attempts=1))
+
+    @orders.task
+    async def reserve() -> None:
+        raise LookupError("sold out")
+
+    @orders.task
+    async def pick() -> None: ...
+
+    @orders.task
+    async def ship() -> None: ...
+
+    flow = await qbull.chain(reserve.step(), pick.step(), ship.step()).enqueue()
+    async with app.worker():
+
+        async def has_failed() -> bool:
+            info = await flow.last.info()
+            return info is not None and info.state == "failed"
+
+        await eventually(has_failed)
+    told = await viewer.get("/api/overview", minutes=60)
+
+    [failing] = told["failing"]
+    assert failing["group"]["lastError"] == "LookupError: sold out"
+    assert (failing["group"]["count"], failing["cascades"]) == (1, 2)
+
+
 async def test_an_empty_server_has_an_overview_too(web: Web, viewer: Person) -> None:
     told = await viewer.get("/api/overview")
 

@@ -88,6 +88,23 @@ async def test_settings_are_changed_and_reset(email: qbull.Queue, admin: Person)
     assert all_reset["history"][0]["by"] == "QBULL_ADMIN_TOKEN"
 
 
+async def test_timeout_and_retention_are_live_settings(email: qbull.Queue, admin: Person) -> None:
+    wanted = {"timeout": 90, "keep": {"completedFor": 3600, "failed": 50}}
+    changed = await admin.put("/api/queues/email/settings", wanted)
+    none = await admin.put("/api/queues/email/settings", {"timeout": None})
+    reset = await admin.delete("/api/queues/email/settings?setting=keep")
+
+    assert changed["settings"]["timeout"] == 90
+    assert changed["settings"]["keep"] == {
+        "completed": None,
+        "completed_for": 3600.0,
+        "failed": 50,
+        "failed_for": None,
+    }
+    assert (await email.live()).settings.timeout is None is none["settings"]["timeout"]
+    assert reset["settings"]["keep"]["failed"] == 100_000
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -97,6 +114,9 @@ async def test_settings_are_changed_and_reset(email: qbull.Queue, admin: Person)
         {"rate": {"count": 0}},
         {"retry": {"attempts": 0}},
         {"partitions": 5},
+        {"timeout": 0},
+        {"keep": {"completed": -1}},
+        {"keep": None},
         {"rate": {}},
     ],
     ids=str,
@@ -192,7 +212,7 @@ async def test_a_schedule_is_made_changed_and_removed(
         ({"task": "email/send", "cron": "* * * * *", "every": 5, "args": {"to": "x"}}, 400),
         ({"task": "email/send", "every": 5, "tz": "Mars/Olympus", "args": {"to": "x"}}, 400),
         ({"task": "email/send", "every": 5, "args": {"to": 5}}, 400),
-        ({"task": "email/send", "every": 5, "args": {"to": "x"}, "start": "tomorrow"}, 400),
+        ({"task": "email/send", "every": 5, "args": {"to": "x"}, "start": "soon"}, 400),
         ({"task": "email/nothing", "every": 5}, 404),
         ({"task": "no/thing", "every": 5}, 404),
         ({"every": 5}, 400),
@@ -422,3 +442,32 @@ async def test_filters_take_times_as_people_write_them(
         assert (await admin.get(path, state="waiting", before=time))["jobs"] == []
     await admin.refused(400, "GET", f"{path}?state=waiting&after=soon")
     await admin.refused(400, "GET", f"{path}?state=waiting&after=2020-99-01")
+
+
+async def test_slow_tasks_are_listed_for_the_queues_that_a_caller_may_see(
+    app: qbull.App, email: qbull.Queue, admin: Person
+) -> None:
+    other = app.queue("reports")
+
+    @other.task
+    async def render() -> None:
+        await asyncio.sleep(0.02)
+
+    @email.task
+    async def ping() -> None: ...
+
+    await render.enqueue()
+    await ping.enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+
+    told = await admin.get("/api/slow")
+    one = await admin.get("/api/slow", queue="email")
+
+    assert [(row["queue"], row["task"], row["runs"]) for row in told["tasks"]] == [
+        ("reports", "render", 1),
+        ("email", "ping", 1),
+    ]
+    assert [row["task"] for row in one["tasks"]] == ["ping"]
+    assert told["running"] == []
+    await admin.refused(404, "GET", "/api/slow?queue=nothing")

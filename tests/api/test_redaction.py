@@ -96,7 +96,7 @@ async def every_answer(person: Person, id: str) -> str:
     texts = []
     for path in (
         "/api/queues/orders/jobs?state=failed", f"/api/queues/orders/jobs/{id}", f"/api/queues/orders/jobs/{id}/history",
-        f"/api/queues/orders/jobs/{id}/why", f"/api/queues/orders/jobs/{id}/logs", "/api/queues/orders/failures",
+        f"/api/queues/orders/jobs/{id}/why", f"/api/queues/orders/jobs/{id}/logs", f"/api/queues/orders/jobs/{id}/steps", "/api/queues/orders/failures",
         "/api/overview", "/api/alerts", "/api/flows", "/api/schedules",
     ):  # fmt: skip
         answer = await person.client.get(path)

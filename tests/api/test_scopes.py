@@ -55,7 +55,7 @@ async def test_a_token_for_some_queues_sees_only_those(
     assert list(stats["queues"]) == ["mail-out"]
     assert [one["name"] for one in schedules["schedules"]] == ["daily-mail-out"]
     assert [one["queue"] for one in operations["operations"]] == ["mail-out"]
-    for path in ("/api/overview", "/api/running", "/api/workers", "/api/flows"):
+    for path in ("/api/overview", "/api/slow", "/api/running", "/api/workers", "/api/flows"):
         assert "billing" not in (await mail.ask("GET", path)).text
 
 

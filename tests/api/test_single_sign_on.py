@@ -115,6 +115,57 @@ async def test_somebody_logs_in_with_the_role_of_his_groups_and_out(sign_on: Sig
     assert not await browser.is_in()
 
 
+async def log_out(sign_on: SignOn, browser: Browser) -> dict[str, Any]:
+    answer = await browser.client.post("/api/logout", headers={"origin": sign_on.web.url})
+    assert answer.status_code == 200, answer.text
+    assert not await browser.is_in()
+    return dict(answer.json())
+
+
+async def test_a_browser_that_logs_out_ends_its_session_at_the_provider_too(sign_on: SignOn) -> None:
+    browser = sign_on.browser()
+    await browser.log_in()
+
+    provider = (await log_out(sign_on, browser))["provider"]
+    back = await browser.go(provider)
+
+    assert provider.startswith(f"{sign_on.provider.issuer}/logout?ui=1&client_id={CLIENT_ID}&")
+    assert back.headers["location"] == f"{sign_on.web.url}/ui/"
+    [asked] = sign_on.provider.logged_out
+    told = json.loads(base64.urlsafe_b64decode(asked["id_token_hint"].split(".")[1] + "=="))
+    assert told["sub"] == "u1"
+
+
+async def test_a_log_out_needs_no_provider_that_ends_sessions(sign_on: SignOn) -> None:
+    sign_on.provider.ends_sessions = False
+    browser = sign_on.browser()
+    await browser.log_in()
+
+    assert (await log_out(sign_on, browser))["provider"] is None
+
+
+async def test_a_log_out_works_if_the_provider_cannot_be_asked(
+    sign_on: SignOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = sign_on.browser()
+    await browser.log_in()
+    monkeypatch.setattr(oidc, "PROVIDER_CACHE_SECONDS", -1.0)
+    sign_on.provider.issuer = "http://127.0.0.1:1/elsewhere"
+
+    assert (await log_out(sign_on, browser))["provider"] is None
+
+
+async def test_a_session_by_password_has_nothing_to_end_at_the_provider(sign_on: SignOn) -> None:
+    browser = sign_on.browser()
+    own_page = {"origin": sign_on.web.url}
+    assert (
+        await browser.client.post("/api/login", json={"password": PASSWORD}, headers=own_page)
+    ).status_code == 200
+
+    assert (await log_out(sign_on, browser))["provider"] is None
+    assert sign_on.provider.logged_out == []
+
+
 async def test_the_cookie_is_that_of_a_password(sign_on: SignOn) -> None:
     browser, other = sign_on.browser(), sign_on.browser()
     by_provider = await browser.log_in()

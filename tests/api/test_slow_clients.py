@@ -238,3 +238,26 @@ async def test_a_list_of_large_jobs_is_bounded_by_bytes(state: str, app: qbull.A
     assert 10 < len(seen) < 40 and whole.json()["cut"] is True
     assert len(rest["jobs"]) == 2 and not rest["cut"]
     assert not {job["id"] for job in seen} & {job["id"] for job in rest["jobs"]}
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_a_request_that_is_on_its_way_when_the_server_stops_is_answered(
+    app: qbull.App, is_used: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(opened(app))
+        client = await Client.connect(web)
+        if is_used:
+            await client.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        stopping = asyncio.create_task(stack.aclose())
+        with pytest.raises(ConnectionError):
+            while True:
+                (await Client.connect(web)).close()
+
+        await client.send(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = await client.rest()
+        await stopping
+
+    assert b"HTTP/1.1 200" in answer
+    assert b"connection: close" in answer

@@ -32,6 +32,7 @@ PLAIN = (
     "capped",
     "lanes",
     "priorities",
+    "durable",
 )
 REDRIVEN_WHOLLY = ("same", "bells", "halts", "transfers")
 """Queues whose dead letters all succeed when they run again."""

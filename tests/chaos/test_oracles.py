@@ -16,6 +16,7 @@ from loads import (
     chunks,
     cpu,
     deploys,
+    durable,
     expiry,
     flows,
     halts,
@@ -352,3 +353,50 @@ def test_urgent_jobs_start_first() -> None:
 
     assert judged(priorities, bursts(1, 9)) == []
     assert "the wrong way round" in judged(priorities, bursts(9, 1))[0]
+
+
+def test_durable_steps_run_once_and_signals_are_seen_once() -> None:
+    job = next(
+        name
+        for name in (f"durable:{n}" for n in range(10_000))
+        if sum(stage.signals for stage in durable.stages_of(name)) == 1
+        and any(stage.sleeps for stage in durable.stages_of(name))
+        and not any(stage.loops for stage in durable.stages_of(name))
+    )
+    stages = durable.stages_of(job)
+    total = sum(durable.value_of(n, place) for n, stage in enumerate(stages) for place in range(stage.width))
+
+    def steps(first: int = 0, began: float = 2.0, process: int = A) -> list[Event]:
+        return [
+            at(began + n, "step", job, n=n, process=process, place=place)
+            for n, stage in enumerate(stages)
+            if n >= first
+            for place in range(stage.width)
+        ]
+
+    def history(some: list[Event], got: Iterable[int] = (0,), returned: int = total) -> list[Event]:
+        [waiting] = [n for n, stage in enumerate(stages) if stage.signals]
+        [sleeping, *_] = [n for n, stage in enumerate(stages) if stage.sleeps]
+        waits = [at(2.0 + waiting - 0.1, "waits", job, n=0, stage=waiting)]
+        sleeps = [at(1.4 + sleeping, "sleeps", job, n=sleeping)]
+        end = at(90.0, "returns", job, total=returned, got=list(got))
+        signal = at(1.5, "signalled", job, n=0, process=1)
+        return [*sent(job), *ran(job, 1.9, 91.0), *waits, *sleeps, *some, signal, end]
+
+    whole = history(steps())
+    assert judged(durable, whole) == []
+    again = at(89.0, "step", job, n=0, process=B, place=0)
+    assert "ran again although it was recorded" in judged(durable, [*whole, again])[0]
+    frozen = Circumstances([{"began": 3 * SECOND, "ended": 88 * SECOND, "frozen": [B]}])
+    assert judged(durable, [*whole, again], frozen) == []
+    assert "was skipped" in judged(durable, history(steps(first=1)))[0]
+    assert "instead of" in judged(durable, history(steps(), returned=7))[0]
+    assert "saw the signals [0, 0]" in judged(durable, history(steps(), (0, 0)))[0]
+    assert "timed out although" in judged(durable, history(steps(), (-1,)))[0]
+    [doubled, *_] = steps()
+    assert any("ran twice in one run" in fault for fault in judged(durable, [*whole, doubled]))
+    early = [
+        at(event.at / SECOND - 0.59, "step", job, n=event.n, place=event.facts["place"]) for event in steps()
+    ]
+    assert any("too early" in fault for fault in judged(durable, history(early)))
+    assert judged(durable, [event for event in whole if event.what != "done"]) == [f"{job} is lost"]

@@ -36,7 +36,7 @@ async def test_a_test_message_is_sent_and_what_came_of_it_is_said(shell: Shell, 
     assert sent == "slack (127.0.0.1): sent\n"
     assert len(inbox.posts) == 1 and "this is a test" in inbox.posts[0].body.decode()
     assert refused.code == 1 and "internal address" in refused.out
-    assert nowhere == "no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
+    assert nowhere == "no alert destination is configured; set QBULL_SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
 
 
 async def test_where_alerts_go_and_what_is_wrong_is_shown(app: qbull.App, shell: Shell, store: Store) -> None:
@@ -53,7 +53,7 @@ async def test_where_alerts_go_and_what_is_wrong_is_shown(app: qbull.App, shell:
     assert listed == "alerts go to slack (hooks.slack.com)\nno open problems\n"
     assert as_json == {"to": [{"kind": "slack", "host": "hooks.slack.com"}], "problems": []}
     assert 'alerts: those of queue "email" go to slack (hooks.slack.com)' in doctor
-    assert 'alerts: those of queue "email" have no destination; set SLACK_WEBHOOK_URL' in nowhere
+    assert 'alerts: those of queue "email" have no destination; set QBULL_SLACK_WEBHOOK_URL' in nowhere
 
 
 async def test_worker_processes_say_failures_and_lost_workers(shell: Shell, store: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -58,6 +58,52 @@ async def test_a_cancel_names_one_job_or_a_filter(shell: Shell) -> None:
         "cancel", "email", "--state", "active", code=2
     )
     assert "omit one of them" in shell.refused("cancel", "email", "some-id", "--task", "send", code=2)
+
+
+@pytest.mark.usefixtures("filled")
+async def test_jobs_are_rescheduled_by_filter(shell: Shell) -> None:
+    assert shell.ok("reschedule", "email", "--task", "send", "--delay", "2d") == "6\n"
+    due = [job["dueAt"] for job in shell.json("jobs", "email", "--state", "delayed")]
+    assert len(due) == 6
+    assert max(due) > (datetime.now(UTC) + timedelta(days=1.9)).isoformat()
+
+    assert (
+        shell.ok("reschedule", "email", "--state", "delayed", "--payload", "to=box 1", "--at", "now") == "1\n"
+    )
+    assert shell.ok("reschedule", "email", "--all", "--at", "2030-01-31T12:00:00Z") == "9\n"
+    assert shell.ok("reschedule", "email", "--all", "--at", "2030-01-31T12:00:00Z") == "0\n"
+    assert {job["dueAt"] for job in shell.json("jobs", "email", "--state", "delayed")} == {
+        "2030-01-31T12:00:00.000Z"
+    }
+    assert shell.ok("reschedule", "email", "--all", "--delay", "0") == "9\n"
+    assert shell.json("stats", "email")["waiting"] == 9
+
+
+@pytest.mark.usefixtures("filled")
+async def test_a_reschedule_names_one_job_or_a_filter_and_one_time(shell: Shell) -> None:
+    assert "a filter such as --task, or --all" in shell.refused("reschedule", "email", "--delay", "5", code=2)
+    assert "--delay or --at" in shell.refused("reschedule", "email", "--all", code=2)
+    assert "in two hours" in shell.refused("reschedule", "email", "--all", "--at", "soon")
+    assert "omit one of them" in shell.refused("reschedule", "email", "x", "--all", "--at", "now", code=2)
+
+
+async def test_a_coming_time_is_written_as_people_do(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="b")
+    enqueue = ("enqueue", "email", "send", '{"to": "a"}')
+    before = datetime.now(UTC)
+    ids = [
+        shell.ok(*enqueue, *flags.split()).strip()
+        for flags in ("--at 2h", "--at tomorrow", "--delay 2h", "--at 2035-01-31", "--expires 2h")
+    ]
+    two_hours, tomorrow, delay, date, waiting = (shell.json("job", "email", id) for id in ids)
+
+    for job in (two_hours, delay):
+        due = datetime.fromisoformat(job["dueAt"])
+        assert timedelta(hours=2) <= due - before + timedelta(seconds=1) < timedelta(hours=2, minutes=5)
+    assert before < datetime.fromisoformat(tomorrow["dueAt"]) <= before + timedelta(days=1, hours=1)
+    assert date["dueAt"][:7] in ("2035-01", "2035-02")
+    assert waiting["state"] == "waiting"
+    assert waiting["expiresAt"] is not None
 
 
 async def test_times_are_written_as_people_do(app: qbull.App, shell: Shell, sample: SampleApp) -> None:

@@ -76,6 +76,11 @@ def test_the_live_demo_has_a_dashboard(shell: Shell, temporary: Path) -> None:
     queues = httpx.get(f"{url}/api/queues/stats", auth=("admin", password), trust_env=False, timeout=30)
 
     assert set(queues.json()["queues"]) >= {"email", "payments", "reminders", "reports"}
+    link = re.search(r"log in once: http://\S+/ui/#login=(\S+)", shell.out)
+    assert link is not None
+    with httpx.Client(base_url=url, trust_env=False, timeout=30, headers={"origin": url}) as somebody:
+        assert somebody.post("/api/login", json={"code": link[1]}).status_code == 200
+        assert somebody.get("/api/me").json()["role"] == "admin"
     demo.send_signal(signal.SIGTERM)
     assert demo.wait(15) == 0
     assert left_behind(temporary) == []

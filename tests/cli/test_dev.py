@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +223,51 @@ def test_a_task_that_blocks_the_event_loop_is_named_with_its_stack(project: DevP
 
     assert said.group(2) == id
     assert float(said.group(1)) < 2
+
+
+def test_the_first_failed_attempt_shows_its_traceback_with_file_and_line(project: DevProject) -> None:
+    failing = (
+        SHOP.replace("attempts=1", "attempts=3")
+        + """
+
+@orders.task(key="{customer}")
+async def divide(customer: str) -> float:
+    return 1 / 0
+"""
+    )
+    project.save(failing)
+    project.dev()
+    with project.api() as api:
+        enqueue(api, "divide", customer="ada")
+
+        line = failing.splitlines().index("    return 1 / 0") + 1
+        assert project.said(rf'File ".*shop\.py", line {line}, in divide\n\s+return 1 / 0\n')
+        project.said("ZeroDivisionError: division by zero")
+
+
+def test_requests_are_answered_while_it_reloads(project: DevProject) -> None:
+    project.save(SHOP)
+    project.dev()
+    answers: list[int | str] = []
+    done = threading.Event()
+
+    def ask(client: httpx.Client | None) -> None:
+        url = str(address.base_url).replace("/api/", "/healthz")
+        while not done.is_set():
+            try:
+                answers.append((client.get(url) if client else httpx.get(url, trust_env=False)).status_code)
+            except httpx.HTTPError as error:
+                answers.append(repr(error))
+
+    with project.api() as address, httpx.Client(trust_env=False) as kept, ThreadPoolExecutor() as threads:
+        asking = [threads.submit(ask, client) for client in (None, None, kept)]
+        for number in ("two", "six", "ten"):
+            before = project.shell.err.count("reloaded")
+            project.save(SHOP.replace('f"one', f'f"{number}'))
+            seen(lambda before=before: project.shell.err.count("reloaded") > before, within=60)  # type: ignore[misc]
+        done.set()
+        for each in asking:
+            each.result()
+
+    assert len(answers) > 10
+    assert set(answers) == {200}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from shell import Shell, open_shell  # noqa: F401 - one is a fixture
 
 from qbull.cli import init
 from qbull.errors import ConfigError
+from syntax_tree import parse_source
 
 
 def everything(directory: Path) -> dict[str, str]:
@@ -65,7 +65,7 @@ def test_odd_names_become_packages(name: str, package: str) -> None:
     for path, text in init.project(package).items():
         assert "$" not in path + text
         if path.endswith(".py"):
-            ast.parse(text)
+            parse_source(text)
 
 
 @pytest.mark.parametrize("name", ["", "2shops", "class", "商店", "..", "x" * 41])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ from sample_app import SampleApp, send
 from shell import QBULL, Shell, make_sample, open_shell, seen  # noqa: F401 - two are fixtures
 
 import qbull
+from conftest import eventually
 from qbull.store.store import Store
 from qbull.store.verbs.workers import RegisteredWorker
 
@@ -87,6 +90,19 @@ async def test_the_page_of_a_job_tells_its_story_and_cannot_steer_the_terminal(
     assert "in bounce" in page
     assert re.search(r"earlier attempts\n  1\. .*ValueError: no mailbox for b", page)
     assert "\x1b" not in page
+
+
+async def test_the_published_values_of_a_job_are_shown(shell: Shell, app: qbull.App) -> None:
+    @app.queue("parcels").task(durable=True)
+    async def pack() -> None:
+        await qbull.current_job().publish("status", {"state": "packing"})
+
+    job = await pack.enqueue()
+    async with app.worker(["parcels"]):
+        await job.result(timeout=20)
+
+    assert shell.json("job", "parcels", job.id, "--published") == {"status": {"state": "packing"}}
+    assert shell.ok("job", "parcels", job.id, "--published") == 'status: {"state":"packing"}\n'
 
 
 async def test_what_a_job_said_of_itself_is_shown(shell: Shell, sample: SampleApp, app: qbull.App) -> None:
@@ -235,3 +251,95 @@ def test_the_command_alone_shows_what_there_is(shell: Shell) -> None:
     assert shown == shell.ok("--help")
     assert "..." not in shown.partition("Develop:")[2]
     assert "worker-process" not in shown
+
+
+async def test_a_query_finds_jobs_of_all_queues(shell: Shell, sample: SampleApp, app: qbull.App) -> None:
+    sent = await sample.send.enqueue(to="ada")
+    bounced = await sample.bounce.enqueue(to="ada")
+    shipped = await sample.ship.enqueue(customer="ada")
+    async with app.worker() as worker:
+        await worker.drain()
+
+    def ids(*words: str) -> set[str]:
+        return {job["id"] for job in shell.json("jobs", *words)}
+
+    assert ids("queue:email", "args.to:ada", "since:1h") == {sent.id, bounced.id}
+    assert ids("state:failed -queue:orders args.to:a*") == {bounced.id}
+    assert ids("ada") == {sent.id, bounced.id, shipped.id}
+    assert ids("email", "--state", "failed", "--query", "args.to:ada") == {bounced.id}
+    assert "no matching jobs; read all 3" in shell.run("jobs", "task:nothing").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("colour:red",), '"colour" is no field'),
+        (("task:send", "--state", "failed"), "--state needs the name of one queue"),
+        (("task:send", "--start", "5"), "continue a search with --cursor"),
+        (("email", "--query", 'a"'), "a quotation mark is not closed"),
+    ],
+)
+async def test_a_wrong_query_is_refused(
+    shell: Shell, sample: SampleApp, words: tuple[str, ...], message: str
+) -> None:
+    ended = shell.run("jobs", *words)
+
+    assert ended.code != 0
+    assert message in ended.err
+
+
+async def test_a_search_continues_with_its_cursor(shell: Shell, sample: SampleApp) -> None:
+    for n in range(5):
+        await sample.send.enqueue(to=f"a{n}")
+
+    first = shell.run("jobs", "state:waiting", "--end", "3", "--json")
+    cursor = re.search(r"read \d+ of 5 jobs; more: --cursor (\S+)", first.err)
+    assert cursor is not None
+    rest = shell.json("jobs", "state:waiting", "--cursor", cursor[1])
+
+    ids = [job["id"] for job in [*json.loads(first.out), *rest]]
+    assert len(ids) == len(set(ids)) == 5
+
+
+async def test_the_slowest_tasks_come_first_and_so_do_the_longest_runs(
+    app: qbull.App, shell: Shell, sample: SampleApp, tmp_path: Path
+) -> None:
+    marks = [tmp_path / name for name in ("first", "second")]
+    await sample.send.enqueue_many([{"to": str(n)} for n in range(20)])
+    await app.queues["slow"].configure(concurrency=2)
+    async with app.worker(["email", "slow"]) as worker:
+        await worker.drain()
+        jobs = []
+        for mark in marks:
+            jobs.append(await sample.wait_for.enqueue(mark=str(mark)))
+            await eventually(lambda mark=mark: exists(mark.with_suffix(".begun")), within=30)
+        during = await asyncio.to_thread(shell.json, "slow")
+        table = await asyncio.to_thread(shell.ok, "slow", "slow")
+        for mark in marks:
+            mark.with_suffix(".go").touch()
+        for job in jobs:
+            await job.result(timeout=30)
+        await worker.drain()
+
+        async def counted() -> bool:
+            told = await asyncio.to_thread(shell.json, "slow")
+            return {(one["task"], one["runs"]) for one in told["tasks"]} == {("wait_for", 2), ("send", 20)}
+
+        await eventually(counted, within=60)
+    after = shell.json("slow")
+
+    assert [run["id"] for run in during["running"]] == [job.id for job in jobs]
+    first, second = (run["runningMs"] for run in during["running"])
+    assert 600_000 > first >= second >= 0
+    assert "running for" in table and jobs[0].id in table
+    assert [(one["queue"], one["task"]) for one in after["tasks"]] == [
+        ("slow", "wait_for"),
+        ("email", "send"),
+    ]
+    assert all(0 < one["p50Ms"] <= one["p95Ms"] and one["meanMs"] > 0 for one in after["tasks"])
+    assert after["running"] == []
+    assert len(shell.json("slow", "email")["tasks"]) == len(shell.json("slow", "--limit", "1")["tasks"]) == 1
+
+
+async def exists(path: Path) -> bool:
+    return path.exists()

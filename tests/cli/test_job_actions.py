@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -96,6 +97,7 @@ async def test_failures_are_grouped(shell: Shell) -> None:
         "lastAt",
         "lastId",
         "lastError",
+        "acknowledged",
     ]
     assert (group["count"], group["tasks"]) == (3, ["bounce"])
     assert re.search(rf"^ +3 +{group['fingerprint']} +bounce .*no mailbox for box <n>", shown, re.MULTILINE)
@@ -116,6 +118,37 @@ async def test_failed_jobs_are_chosen_by_task_error_and_time(shell: Shell, bounc
     cursor = page.err.strip().removeprefix("there may be more: --cursor ")
     assert len(listed("--task", "bounce", "--cursor", cursor)) == 1
     assert "no matching failed jobs" in shell.run("jobs", "email", "--state", "failed", "--task", "send").err
+
+
+async def test_failed_jobs_are_redriven_with_a_patch(shell: Shell, bounced: list[str]) -> None:
+    preview = shell.ok("redrive", "email", "--patch", '{"to": "ada"}', "--preview")
+    refused = shell.run("redrive", "email", "--patch", '{"too": "ada"}')
+    assert shell.ok("redrive", "email", "--patch", '{"to": "ada"}', "--limit", "2") == "2\n"
+
+    first = preview.partition(" ")[0]  # They failed at the same time.
+    box = bounced.index(first)
+    assert preview.startswith(f'{first} (bounce)\n  - {{"to":"box {box}"}}\n  + {{"to":"ada"}}\n')
+    assert (refused.code, refused.out) == (1, "0\n")
+    assert refused.err.startswith(f"qbull: 3 jobs stay dead letters; the first: job {first}")
+    assert shell.json("job", "email", first)["payload"] == {"to": "ada"}
+    assert shell.json("stats", "email")["failed"] == 1
+    assert "--preview needs --patch" in shell.refused("redrive", "email", "--preview", code=2)
+    assert "give a JSON object" in shell.refused("redrive", "email", "--patch", "[]", code=2)
+
+
+@pytest.mark.usefixtures("bounced")
+async def test_a_kind_of_error_is_acknowledged_and_shown_so(shell: Shell) -> None:
+    kind = shell.json("failures", "email")[0]["fingerprint"]
+
+    assert shell.ok("acknowledge", "email", kind, "--note", "ticket 4711", "--by", "ada") == "acknowledged\n"
+
+    noted = shell.json("failures", "email")[0]["acknowledged"]
+    assert (noted["by"], noted["note"], noted["returned"]) == ("ada", "ticket 4711", None)
+    assert f"{kind} was acknowledged by ada" in shell.ok("failures", "email")
+    assert shell.ok("acknowledge", "email", kind, "--withdraw") == "withdrawn\n"
+    assert "is not acknowledged" in shell.refused("acknowledge", "email", kind, "--withdraw")
+    assert "no job has failed" in shell.refused("acknowledge", "email", "0" * 12, "--note", "x")
+    assert "--note or --withdraw" in shell.refused("acknowledge", "email", kind, code=2)
 
 
 @pytest.mark.usefixtures("bounced")
@@ -205,9 +238,40 @@ def test_what_was_asked_wrongly_says_how(shell: Shell) -> None:
         "remove",
         "failures",
         "redrive",
+        "acknowledge",
         "clean",
         "purge",
     ],
 )
 def test_every_command_explains_itself_with_an_example(shell: Shell, command: str) -> None:
     assert f"Example:\n    qbull {command}" in shell.ok(command, "--help")
+
+
+async def test_a_durable_job_is_forked_from_a_step(shell: Shell, app: qbull.App) -> None:
+    calls: list[str] = []
+
+    async def charge(order: int) -> str:
+        calls.append("charge")
+        return f"payment-{order}"
+
+    async def ship(payment: str) -> str:
+        calls.append("ship")
+        return f"shipped for {payment}"
+
+    @app.queue("parcels").task(durable=True)
+    async def fulfil(order: int) -> str:
+        job = qbull.current_job()
+        return await job.step(ship, await job.step(charge, order))
+
+    old = await fulfil.enqueue(7)
+    async with app.worker(["parcels"]):
+        await old.result(timeout=20)
+        calls.clear()
+        printed = await asyncio.to_thread(
+            shell.ok, "fork", "parcels", old.id, "--step", "ship", "--result", 'charge="cash"'
+        )
+        new = app.job("parcels", printed.strip())
+        assert await new.result(timeout=20) == "shipped for cash"
+    assert calls == ["ship"]
+    assert shell.json("job", "parcels", new.id)["forkedFrom"] == old.id
+    assert "no such step" in shell.refused("fork", "parcels", old.id, "--step", "pack")

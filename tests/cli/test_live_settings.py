@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sample_app import SampleApp
 from shell import Shell, make_sample, open_shell  # noqa: F401 - two are fixtures
 
@@ -13,7 +14,7 @@ async def test_a_queue_is_paused_and_resumed(shell: Shell, sample: SampleApp) ->
     paused = shell.json("stats", "email")
     shell.ok("resume", "email")
 
-    assert (paused["isPaused"], paused["paused"], paused["waiting"]) == (True, 1, 1)
+    assert (paused["isPaused"], paused["paused"], paused["waiting"]) == (True, 1, 0)
     assert shell.json("stats", "email")["isPaused"] is False
     assert [change["by"] for change in shell.json("settings", "email")["history"]][1:] == ["ada"]
 
@@ -74,3 +75,36 @@ async def test_why_a_job_is_not_running_is_said(shell: Shell, sample: SampleApp)
     assert said["reasons"][2]["until"].endswith("Z")
     assert "no job nobody" in shell.refused("job", "why", "email", "nobody")
     assert "expected a queue and the id of a job" in shell.refused("job", "email", code=2)
+
+
+async def test_timeout_and_retention_are_changed_and_shown(shell: Shell, sample: SampleApp) -> None:
+    await sample.send.enqueue(to="a")
+
+    shown = shell.ok("configure", "email", "--timeout", "90s", "--keep", "completed=1000,failed-for=7d")
+
+    rows = {line.split()[0]: line for line in shown.splitlines()}
+    assert "90" in rows["timeout"] and "@" in rows["timeout"]
+    assert "completed 1000, failed for 7 d 0 h" in rows["keep"]
+    told = shell.json("settings", "email")
+    assert told["settings"]["timeout"] == 90
+    assert told["settings"]["keep"]["failed_for"] == 7 * 86_400
+    assert "timeout" in shell.ok("configure", "email", "--timeout", "none")
+    assert shell.json("settings", "email")["settings"]["timeout"] is None
+    shell.ok("reset", "email", "keep")
+    assert shell.json("settings", "email")["settings"]["keep"]["failed"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "line"),
+    [
+        ("--timeout", "soon", "is not a duration; write it like 90s, 15m, 2h or 7d, or none"),
+        ("--keep", "forever", "for example completed=1000,failed_for=30d"),
+        ("--keep", "completed=many", "for example completed=1000,failed_for=30d"),
+        ("--keep", "cancelled=5", "for example completed=1000,failed_for=30d"),
+    ],
+)
+async def test_a_timeout_or_retention_that_makes_no_sense_is_one_line(
+    shell: Shell, sample: SampleApp, option: str, value: str, line: str
+) -> None:
+    await sample.send.enqueue(to="a")
+    assert line in shell.refused("configure", "email", option, value, code=2)

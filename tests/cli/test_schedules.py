@@ -95,7 +95,7 @@ def test_a_schedule_is_made_changed_paused_resumed_previewed_and_removed(office:
         (("schedules", "put", "x", "maintenance/clean", '{"older_than": 1}', "--cron", "@daily", "--tz", "Mars/Phobos"), 'tz="Mars/Phobos": there is no such time zone'),
         (("schedules", "put", "x", "maintenance/clean", '{"older_than": 1}'), "give either a cron expression"),
         (("schedules", "put", "x", "maintenance/clean", "[1]", "--every", "5"), "must be a JSON object"),
-        (("schedules", "put", "x", "maintenance/clean", '{"older_than": 1}', "--every", "5", "--start", "soon"), "--start soon: give a time such as"),
+        (("schedules", "put", "x", "maintenance/clean", '{"older_than": 1}', "--every", "5", "--start", "soon"), '"soon" is not a time; write it like'),
         (("schedules", "put", "x", "elsewhere/clean", "--every", "5"), '"elsewhere": not on this server'),
         (("schedules", "pause", "nope"), 'schedule "nope": there is none of this name; there is: daily-report'),
         (("run", "nope"), 'schedule "nope": there is none of this name'),

@@ -167,3 +167,27 @@ def test_an_installation_without_the_extra_says_what_to_install(
     ended = shell.run("serve", "sample_app:app", PYTHONPATH=f"{tmp_path}:{shell.environment['PYTHONPATH']}")
 
     assert ended.code == 1 and 'pip install "qbull[api]"' in ended.err
+
+
+def test_a_password_of_another_program_is_reported_at_the_start(shell: Shell) -> None:
+    shell.start("serve", "sample_app:app", "--port", "0", ADMIN_PASSWORD="a-long-password")
+    assert seen(lambda: "the password of the dashboard is that of ADMIN_PASSWORD" in shell.err, within=60)
+
+
+def test_a_webhook_of_another_program_is_reported_at_the_start(shell: Shell) -> None:
+    shell.start("worker", "sample_app:app", SLACK_WEBHOOK_URL="https://hooks.slack.com/services/x")
+    assert seen(lambda: "alerts go to SLACK_WEBHOOK_URL" in shell.err, within=60)
+
+
+def test_own_names_need_no_report(shell: Shell) -> None:
+    shell.start(
+        "serve",
+        "sample_app:app",
+        "--port",
+        "0",
+        ADMIN_PASSWORD="another-password",
+        QBULL_PASSWORD="a-long-password",
+    )
+    assert seen(lambda: "/ui; press Ctrl-C to stop" in shell.err, within=60)
+    assert "ADMIN_PASSWORD" not in shell.err
+    assert "password " not in shell.err

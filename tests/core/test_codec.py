@@ -400,7 +400,7 @@ def test_arguments_beyond_the_limit_are_refused_with_both_numbers() -> None:
     signature = Signature("store", store)
 
     signature.encode(("x" * 989,), {}, 1000)
-    with pytest.raises(TooLarge, match=r"take 1,001 bytes, the limit is 1,000; .* pass a reference"):
+    with pytest.raises(TooLarge, match=r"take 1,001 bytes, the limit is 1,000; pass a reference"):
         signature.encode(("x" * 990,), {}, 1000)
 
 

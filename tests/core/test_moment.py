@@ -37,6 +37,27 @@ def test_a_time_is_read_as_people_write_it(text: str, expected: datetime) -> Non
     assert parse_moment(text, NOW, UTC) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW),
+        ("2h", NOW + timedelta(hours=2)),
+        ("tomorrow", datetime(2030, 4, 1, tzinfo=UTC)),
+        ("2030-04-02", datetime(2030, 4, 2, tzinfo=UTC)),
+        ("2030-04-02T12:00:00Z", datetime(2030, 4, 2, 12, tzinfo=UTC)),
+    ],
+)
+def test_a_duration_counts_from_now_on_if_a_coming_time_is_asked_for(text: str, expected: datetime) -> None:
+    assert parse_moment(text, NOW, UTC, is_coming=True) == expected
+
+
+def test_an_error_shows_what_a_duration_means() -> None:
+    with pytest.raises(ValueError, match="two hours ago"):
+        parse_moment("soon", NOW, UTC)
+    with pytest.raises(ValueError, match="in two hours"):
+        parse_moment("soon", NOW, UTC, is_coming=True)
+
+
 def test_a_day_starts_at_midnight_of_its_own_zone_also_when_the_clocks_change() -> None:
     assert parse_moment("today", NOW, BERLIN) == datetime(2030, 3, 30, 23, tzinfo=UTC)
     assert parse_moment("yesterday", NOW, BERLIN) == datetime(2030, 3, 29, 23, tzinfo=UTC)

@@ -22,8 +22,8 @@ POLICY = AlertPolicy(every_ms=300_000, rate=Rate(5, per=300))
 SECOND = 1000
 
 
-def failed(value: int, queue: str = "email", *, rested: bool = False) -> CounterReading:
-    return CounterReading(Problem("failed", queue), value, first=0, rested=rested)
+def failed(value: int, queue: str = "email", *, left: int | None = 1) -> CounterReading:
+    return CounterReading(Problem("failed", queue), value, first=0, left=left)
 
 
 def stale(there: bool, queue: str = "email") -> GaugeReading:
@@ -56,21 +56,50 @@ def test_what_goes_on_is_said_again_ever_less_often() -> None:
     assert 24 <= len(said) <= 30
 
 
-def test_what_has_stopped_is_resolved_with_its_count() -> None:
+def test_dead_letters_that_nobody_touches_are_never_called_resolved() -> None:
     said = run(
-        (0, [failed(1)]), (10, [failed(7)]), (200, [failed(7)]), (311, [failed(7)]), (312, [failed(7)])
+        (0, [failed(1)]), (10, [failed(7, left=7)]), (311, [failed(7, left=7)]), (90_000, [failed(7, left=7)])
     )
 
+    assert said == [("firing", "1 job failed permanently"), ("still", "7 jobs failed permanently")]
+
+
+def test_what_was_dealt_with_is_resolved_at_once_with_its_count() -> None:
+    said = run((0, [failed(3, left=3)]), (5, [failed(3, left=0)]), (6, [failed(4, left=1)]))
+
     assert said == [
+        ("firing", "3 jobs failed permanently"),
+        ("resolved", "all dealt with; 3 jobs had failed permanently"),
         ("firing", "1 job failed permanently"),
-        ("resolved", "no more jobs failed permanently; 7 did"),
     ]
 
 
-def test_what_was_dealt_with_is_resolved_at_once() -> None:
-    said = run((0, [failed(3)]), (5, [failed(3, rested=True)]), (6, [failed(4)]))
+def test_older_dead_letters_do_not_hold_up_the_good_news() -> None:
+    said = run((0, [failed(2, left=42)]), (5, [failed(2, left=41)]), (6, [failed(2, left=40)]))
 
-    assert [status for status, _ in said] == ["firing", "resolved", "firing"]
+    assert [status for status, _ in said] == ["firing", "resolved"]
+
+
+def test_a_failure_after_a_quiet_time_is_said_at_once_as_a_new_one() -> None:
+    said = run((0, [failed(3)]), (200, [failed(5)]), (301, [failed(5)]), (702, [failed(6)]))
+
+    assert said == [
+        ("firing", "3 jobs failed permanently"),
+        ("still", "5 jobs failed permanently"),
+        ("firing", "1 job failed permanently"),
+    ]
+
+
+def test_what_nobody_can_deal_with_is_forgotten_without_a_message() -> None:
+    said = run((0, [failed(1, left=None)]), (301, [failed(1, left=None)]), (302, [failed(2, left=None)]))
+
+    assert said == [("firing", "1 job failed permanently"), ("firing", "1 job failed permanently")]
+
+
+def test_a_level_that_goes_for_a_bad_reason_is_not_called_resolved() -> None:
+    said = run((0, [stale(True)]), (2, [GaugeReading(Problem("stale", "email"), False, resolved=False)]))
+
+    assert [status for status, _ in said] == ["firing"]
 
 
 def test_a_level_is_said_when_it_comes_and_when_it_goes() -> None:
@@ -95,7 +124,7 @@ def test_more_problems_than_can_be_known_are_not_lost() -> None:
 
     state, _ = evaluate_problems(AlertState(), readings, 10**12, POLICY)
     assert len(state.open) == MAX_OPEN_PROBLEMS and f"failed q{MAX_OPEN_PROBLEMS}" not in state.totals
-    rested = [CounterReading(total.problem, 1, 0, rested=True) for total in readings[:MAX_OPEN_PROBLEMS]]
+    rested = [CounterReading(total.problem, 1, 0, left=0) for total in readings[:MAX_OPEN_PROBLEMS]]
     state, _ = evaluate_problems(state, rested, 10**12 + 2000, POLICY)
     state, message = evaluate_problems(state, readings, 10**12 + 4000, POLICY)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbull.core.sharing import ShareMember, assign_partitions, static_partitions, unassigned_partitions
+from qbull.core.sharing import (
+    ShareMember,
+    assign_partitions,
+    covered_partitions,
+    static_partitions,
+    unassigned_partitions,
+)
 
 NAMES = st.lists(st.text("abcdefgh0123456789-", min_size=1, max_size=8), min_size=1, max_size=20, unique=True)
 
@@ -127,3 +133,21 @@ def test_static_shares_cover_everything_over_all_processes(
             for p in static_partitions(partitions, i, instances, process, processes)
         }
         assert all(p % instances == i for p in mine)
+
+
+@given(st.integers(1, 64), st.integers(1, 16), st.sets(st.integers(0, 15)), NAMES)
+def test_exactly_the_partitions_of_missing_instances_are_covered_each_by_one(
+    partitions: int, instances: int, missing: set[int], names: list[str]
+) -> None:
+    shares = covered_partitions(partitions, instances, missing, names)
+
+    covered = sorted(partition for share in shares.values() for partition in share)
+    assert covered == [p for p in range(partitions) if p % instances in missing]
+
+
+@given(st.integers(1, 64), NAMES)
+def test_a_reader_that_leaves_moves_only_what_it_covered(partitions: int, names: list[str]) -> None:
+    before = covered_partitions(partitions, 2, [1], names)
+    after = covered_partitions(partitions, 2, [1], names[1:])
+
+    assert all(set(before[name]) <= set(after[name]) for name in names[1:])

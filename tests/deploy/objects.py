@@ -120,6 +120,7 @@ class ContainerPort(Object):
 class Container(Object):
     name: Name
     image: str
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"]
     args: list[str]
     resources: Resources
     security_context: ContainerSecurity
@@ -162,6 +163,7 @@ class Spread(Object):
 class PodSpec(Object):
     containers: Annotated[list[Container], Meta(min_length=1)]
     security_context: PodSecurity
+    automount_service_account_token: bool
     termination_grace_period_seconds: Seconds = 30
     topology_spread_constraints: list[Spread] = []
     volumes: list[Volume] = []

@@ -152,9 +152,7 @@ def test_the_entry_and_the_health_check_are_commands_of_qbull() -> None:
 
     assert entry == ["tini", "--", "qbull"]
     assert parsed(command)[0] == "worker"
-    assert check.listed[0] == "qbull"
-    name, options = parsed(check.listed[1:])
-    assert name == "workers" and options["here"]
+    assert check.listed == ["qbull-alive"]
     assert re.fullmatch(r"(--(interval|timeout|start-period)=\d+s |--retries=\d+ ){4}CMD \[.*", check.rest)
     assert last("STOPSIGNAL").rest == "SIGTERM"
 

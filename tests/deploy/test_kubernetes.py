@@ -168,10 +168,9 @@ def test_every_command_is_one_of_qbull_with_options_that_it_has() -> None:
     for _, container in containers():
         for probe in (container.readiness_probe, container.liveness_probe):
             if probe is not None and probe.exec is not None:
-                assert probe.exec.command[0] == "qbull"
-                commands.append(probe.exec.command[1:])
+                assert probe.exec.command == ["qbull-alive", "--ready"]
 
-    assert {parsed(command)[0] for command in commands} == {"worker", "workers", "serve"}
+    assert {parsed(command)[0] for command in commands} == {"worker", "serve"}
 
 
 @pytest.mark.parametrize(("workload", "container"), workers())
@@ -194,9 +193,7 @@ def test_every_partition_is_read_and_nothing_is_wrong_with_the_settings(
         for process in range(many)
     ]
 
-    assert {process.mode for process in processes} == {
-        workload.metadata.name.removeprefix("worker-").replace("worker", "static")
-    }
+    assert {process.mode for process in processes} == {workload.metadata.name.removeprefix("qbull-")}
     assert config_warnings(partitions, "", seats(partitions, processes)) == []
 
 

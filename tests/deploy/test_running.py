@@ -59,9 +59,14 @@ def served_by() -> Iterator[Any]:
 
 
 @pytest.fixture
-def here(server_url: str, store: Store) -> dict[str, str]:
+def here(server_url: str, store: Store, tmp_path: Path) -> dict[str, str]:
     """The environment of a process that is to use the test's server, which is empty."""
-    return {**os.environ, "QBULL_URL": server_url, "QBULL_PREFIX": "test"}
+    return {**os.environ, "QBULL_URL": server_url, "QBULL_PREFIX": "test", "TMPDIR": str(tmp_path)}
+
+
+async def is_ready(here: dict[str, str]) -> bool:
+    probe = [sys.executable, "-m", "qbull_alive", "--ready"]
+    return (await asyncio.to_thread(subprocess.run, probe, env=here)).returncode == 0
 
 
 @pytest.mark.parametrize(("arguments", "env"), list(started_by()))
@@ -75,10 +80,8 @@ async def test_a_worker_starts_as_deploy_says_and_runs_jobs(
             [*QBULL, *arguments], cwd=tmp_path, env={**env, **here}, stderr=subprocess.PIPE, text=True
         )
         try:
-            read = await eventually(lambda: partitions_read(app))
-            health = await asyncio.to_thread(
-                subprocess.run, [*QBULL, "workers", "--here"], env={**env, **here}
-            )
+            read = await eventually(lambda: partitions_read(app), within=60)
+            assert await eventually(lambda: is_ready(here))
             jobs = await send.enqueue_many([{"phone": f"+{n}", "text": "hello"} for n in range(64)])
             mine = [job for job in jobs if (await job.info()).partition in read]
             results = [await job.result(timeout=20) for job in mine]
@@ -87,7 +90,6 @@ async def test_a_worker_starts_as_deploy_says_and_runs_jobs(
             _, said = worker.communicate(timeout=30)
 
     assert worker.returncode == 0, said
-    assert health.returncode == 0
     assert results and all(result.endswith(": hello") for result in results)
     assert not re.search("warning|error", said, re.IGNORECASE), said
 

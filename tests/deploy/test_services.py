@@ -20,6 +20,8 @@ KNOWN = {
     "Unit": {"Description", "Wants", "After"},
     "Service": {
         "Type",
+        "NotifyAccess",
+        "WatchdogSec",
         "EnvironmentFile",
         "Environment",
         "WorkingDirectory",

@@ -20,6 +20,8 @@ PAGES = sorted(
         *(ROOT / "examples").glob("*/README.md"),
     }
 )
+TRANSLATED = DOCS / "es"
+"""Pages in Spanish. Their code is that of the English pages, which test_spanish.py checks."""
 NOT_RUN = re.compile(r"<!-- not run: (\S.*\S) -->")
 FENCE = re.compile(r"^( *)```(\S*)(.*)$")
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^)>\s]+)>?(?: \"[^\"]*\")?\)")

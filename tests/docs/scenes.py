@@ -7,6 +7,7 @@ A scene is real: queues on a real server, a real database, jobs that ran. Where 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from given import Given, Names, Service
 
 import qbull
+from qbull.store.verbs.shared_limits import declare as declare_limit
 from qbull.testing import embedded, inline
 from topology import raised_pair
 
@@ -28,6 +30,7 @@ ELSEWHERE = {
     "docs/guides/from_celery.md",
     "docs/guides/from_rq.md",
     "docs/guides/from_streams.md",
+    "docs/howto/ordinary_day.md",
     "docs/tutorial/1_first_job.md",
     "docs/tutorial/2_web.md",
     "docs/tutorial/3_order.md",
@@ -35,7 +38,7 @@ ELSEWHERE = {
     "docs/tutorial/5_cron_and_tests.md",
 }
 """Run by test_django_page.py, because Django's settings are there once in a process; by tests/guide/test_from_….py, as programs
-that workers import; and by test_tutorial.py, as the files that the tutorial saves."""
+that workers import; by test_ordinary_day.py and by test_tutorial.py, as the files that the tutorial saves."""
 
 
 def scene(page: str) -> Callable[[Scene], Scene]:
@@ -189,6 +192,26 @@ async def enqueueing(given: Given) -> Names:
     return {"send": send}
 
 
+@scene("docs/guides/by_name.md")
+async def by_name(given: Given) -> Names:
+    """Another program has the code, and its worker runs; the stub is the one that the command writes."""
+    from qbull.cli.stub import write_stub
+    from qbull.store.verbs.descriptions import TaskDescriptions
+
+    elsewhere = qbull.App()
+    queue = elsewhere.queue("email")
+
+    @queue.task
+    async def welcome(user_id: int, locale: str = "en") -> str:
+        return f"{locale} {user_id}"
+
+    await given.stack.enter_async_context(elsewhere.worker())
+    described = await TaskDescriptions(given.app._client().store).of("email", ["welcome"])
+    given.module("tasks_stub")
+    exec(write_stub({"email": described}), vars(sys.modules["tasks_stub"]))
+    return {}
+
+
 @scene("docs/guides/events.md")
 async def events(given: Given) -> Names:
     queue = given.app.queue("email")
@@ -254,31 +277,49 @@ async def flows(given: Given) -> Names:
 @scene("docs/guides/durable_tasks.md")
 async def durable_tasks(given: Given) -> Names:
     """A worker runs the task that waits for a signal, and then another one all tasks of the page."""
+    from psycopg_pool import AsyncConnectionPool
+
     early = await given.stack.enter_async_context(AsyncExitStack())
+    pool = await given.stack.enter_async_context(AsyncConnectionPool(given.fixture("database"), min_size=1))
+    async with pool.connection() as made:
+        await made.execute("CREATE TABLE stock (item int PRIMARY KEY, boxes int)")
+        await made.execute("INSERT INTO stock VALUES (1, 5)")
 
     async def work(statement: str) -> Names:
         names = given.names
         if statement.startswith("handle = await pay"):
             await early.enter_async_context(names["app"].worker())
-        if statement.startswith("handle = await fulfil"):
+        if statement.startswith("handle = await prepare"):
             assert await names["handle"].result(timeout=20) == "parcel-7"
+        if statement.startswith("handle = await fulfil"):
             await early.aclose()
             given.module("page", OutOfStock=names["OutOfStock"])
             await given.stack.enter_async_context(names["app"].worker())
             assert await (await names["collect"].enqueue(1)).result(timeout=20) == "payment-1"
             assert await (await names["buy"].enqueue(1)).result(timeout=20) == "refunded"
             assert await (await names["pack_all"].enqueue(["a"])).result(timeout=20) == ["box of a"]
+            assert await (await names["reserve_stock"].enqueue(1)).result(timeout=20) == 1
+            async with pool.connection() as looked:
+                assert await (await looked.execute("SELECT boxes FROM stock")).fetchone() == (4,)
             assert await (await names["import_all"].enqueue()).result(timeout=20) is None
             sleeping = await names["remind"].enqueue(1)
             while (await sleeping.why()).reasons[0].code != "sleeping":
                 await asyncio.sleep(0.01)
             await sleeping.promote()
             assert await sleeping.result(timeout=20) == "parcel-1"
+            yearly = await names["subscription"].enqueue("ada")
+            for month in range(1, 12):
+                while (info := await yearly.info()).suspended is None or info.continued + 1 < month:
+                    await asyncio.sleep(0.01)
+                await yearly.promote()
+            assert await yearly.result(timeout=20) == "a year is over"
             assert await (await names["invoice"].enqueue(1)).result(timeout=20) == "invoice 1"
+            labels = await (await names["send_out"].enqueue(["a", "b"])).result(timeout=20)
+            assert labels == ["label of a", "label of b"]
         return {}
 
     given.each = work
-    return {}
+    return {"pool": pool}
 
 
 @scene("docs/guides/streams.md")
@@ -381,6 +422,14 @@ async def rate_limits(given: Given) -> Names:
     return {"post": Service().get}
 
 
+@scene("docs/guides/shared_limits.md")
+async def shared_limits(given: Given) -> Names:
+    """A worker has declared the limit that the page changes."""
+    store = given.app._client().store
+    await declare_limit(store, qbull.Limit("openai", rate=qbull.Rate(500, per=60), concurrency=20))
+    return {"post": Service().get}
+
+
 @scene("docs/guides/repartitioning.md")
 async def repartitioning(given: Given) -> Names:
     messages = given.app.queue("messages", partitions=4, order="key")
@@ -429,6 +478,20 @@ async def testing(given: Given) -> Names:
         await welcome.enqueue(email=email)
         await remind.options(delay=86_400).enqueue(email=email)
 
+    async def charge(order: int) -> str:
+        raise AssertionError("a real payment")
+
+    async def ship(order: int, payment: str) -> str:
+        raise AssertionError("a real parcel")
+
+    @app.queue("orders").task(durable=True)
+    async def fulfil(order: int) -> str:
+        job = qbull.current_job()
+        payment = await job.step(charge, order)
+        await job.sleep(hours=24)
+        await job.wait_for("approval", type=bool)
+        return await job.step(ship, order, payment)
+
     class Client:
         """Of a web application that signs up whoever is posted to it."""
 
@@ -443,7 +506,7 @@ async def testing(given: Given) -> Names:
     async def choose(statement: str) -> Names:
         return {"jobs": none if "assert_not" in statement else some}
 
-    given.module("shop", app=app, signup=signup, welcome=welcome)
+    given.module("shop", app=app, signup=signup, welcome=welcome, fulfil=fulfil, charge=charge, ship=ship)
     given.fixtures = {"qbull_inline": lambda: inline(app), "qbull_server": lambda: embedded(app)}
     given.each = choose
     return {"welcome": welcome, "signup": signup, "client": Client()}
@@ -471,7 +534,9 @@ async def workers(given: Given) -> Names:
 
 @scene("docs/guides/changing.md")
 async def changing(given: Given) -> Names:
-    @given.app.queue("email").task
+    email = given.app.queue("email")
+
+    @email.task
     async def remind(user: str, text: str) -> None: ...
 
-    return {"remind": remind}
+    return {"email": email, "remind": remind}

@@ -22,7 +22,7 @@ import click
 import psycopg
 import pytest
 from given import Given
-from pages import PAGES, ROOT, Block, blocks_of, name_of
+from pages import PAGES, ROOT, TRANSLATED, Block, blocks_of, name_of
 from reading import READ, parsed
 from scenes import ELSEWHERE, SCENES
 
@@ -30,8 +30,9 @@ import qbull
 from qbull.cli.main import qbull as command_line
 from qbull.environment import read_environment
 from qbull.store.store import Store
+from syntax_tree import parse_source
 
-BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+BLOCKS = [block for page in PAGES if not page.is_relative_to(TRANSLATED) for block in blocks_of(page)]
 PYTHON = {name_of(block.page): block.page for block in BLOCKS if block.language == "python"}
 LANGUAGES = {
     "python",
@@ -84,7 +85,7 @@ async def test_the_python_of_a_page_runs(
 async def run(block: Block, namespace: dict[str, Any], given: Given) -> None:
     """To its end, or until its page has seen enough of it; then the tests that it defines."""
     before = dict(namespace)
-    tree = ast.parse("\n" * (block.line - 1) + block.text, block.place)
+    tree = parse_source("\n" * (block.line - 1) + block.text, block.place)
     for statement in tree.body:
         if given.each is not None:
             namespace |= await given.each(ast.unparse(statement))
@@ -220,7 +221,7 @@ def test_every_option_of_pip_install_is_an_extra() -> None:
 
 
 def test_other_commands_are_few_and_known() -> None:
-    known = {"qbull", "make", "curl", "pip", "python", "docker", "kubectl", "honcho", "uvicorn", "flask", "cd", ".", "export", "redis-cli", "valkey-cli", "mkdir", "gzip", "celery"}  # fmt: skip
+    known = {"qbull", "make", "curl", "pip", "python", "docker", "kubectl", "helm", "honcho", "uvicorn", "flask", "cd", ".", "export", "redis-cli", "valkey-cli", "mkdir", "gzip", "celery", "cp"}  # fmt: skip
 
     assert {(place, words[0]) for place, _, words in SHELL if words and words[0] not in known} == set()
 

@@ -124,9 +124,8 @@ async def test_the_demo_prints_what_the_page_shows(short_path: Path) -> None:
 @pytest.mark.timeout(200)
 async def test_make_run_shows_jobs_on_the_dashboard(short_path: Path) -> None:
     [run] = commands("make run")
-    as_set_up = f"make -o .venv/.installed -o src/qbull/ui/.built {run.removeprefix('make ')}"
 
-    with Terminal(short_path).running(as_set_up, cwd=ROOT) as log:
+    with Terminal(short_path).running(run, cwd=ROOT) as log:
         found = await printed(log, r"dashboard: (http://\S+)/ui, user admin, password (\S+)")
 
         async def done() -> bool:

@@ -139,6 +139,7 @@ def test_every_reason_for_which_a_job_does_not_run_has_its_line() -> None:
         "due",
         "retry",
         "put-off",
+        "called",
         "sleeping",
         "flow",
     }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 import yaml
 from make_site import configuration, moved, staged
+from markup import for_site
 from pages import DOCS, PAGES, ROOT, links_of
 from reference import REFERENCE
 
 from qbull.cli.main import COMMANDS
 from qbull.core.record import STATES
+from syntax_tree import parse_source
 
 MADE = {f"reference/{name}.md" for name in REFERENCE} | {"decisions/index.md"}
 
@@ -45,7 +48,12 @@ def test_what_the_navigation_does_not_name_comes_last_in_its_part(
         ("[Keep](keeping.md#promised)", "[Keep](keeping.md#promised)"),
         ("[`a_test`](../../tests/guide/test_order.py)", "`a_test`"),
         ("[the app](../../deploy/shop/shop.py)", "the app (`deploy/shop/shop.py`)"),
-        ("![x](../images/overview-light.png)", "![x](../images/overview-light.png)"),
+        ("![x](../images/job-life.svg)", "![x](../images/job-life.svg)"),
+        (
+            "![x](../images/overview-light.png)",
+            "![x](../images/overview-light.png#only-light)![x](../images/overview-dark.png#only-dark)",
+        ),
+        ("see [the\nglossary](../concepts/glossary.md)", "see [the\nglossary](../concepts/glossary.md)"),
         ("[there](https://example.org/a)", "[there](https://example.org/a)"),
     ],
 )
@@ -91,7 +99,7 @@ def test_everything_that_the_pages_on_the_code_name_is_there(page: str, least: i
 def defined(path: str) -> set[str]:
     """Classes, functions, methods and constants of a module."""
     found = set()
-    for node in ast.parse((ROOT / path).read_text()).body:
+    for node in parse_source((ROOT / path).read_text()).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
             inner = node.body if isinstance(node, ast.ClassDef) else []
@@ -125,3 +133,27 @@ def options_of(name: str) -> set[str]:
     assert command is not None
     inner = command.commands.values() if isinstance(command, click.Group) else []
     return {text for one in (command, *inner) for option in one.params for text in option.opts}
+
+
+def test_pages_ask_for_buttons_cards_tabs_and_notes() -> None:
+    page = (
+        "<!-- buttons -->\n[A](a.md) [B](b.md)\n\n<!-- cards -->\n- one\n- two\n\n"
+        "<!-- tab: Async -->\n```python\nawait f()\n```\n\n> [!NOTE]\n> Read this.\n\nEnd.\n"
+    )
+
+    assert for_site(page) == (
+        "[A](a.md){ .md-button .md-button--primary } [B](b.md){ .md-button }\n\n"
+        '<div class="grid cards" markdown>\n\n- one\n- two\n\n</div>\n\n'
+        '=== "Async"\n\n    ```python\n    await f()\n    ```\n\n!!! note\n\n    Read this.\n\nEnd.\n'
+    )
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "compare").glob("[!i]*.md")), ids=lambda page: page.stem)
+def test_comparisons_are_those_of_the_features(page: Path) -> None:
+    rows = re.findall(r"^\| ([^|]+) \| yes \| (.*) \|$", page.read_text(), re.MULTILINE)
+    features = (DOCS / "features.md").read_text().partition("## Compared with others")[2]
+
+    assert rows or page.stem == "temporal"
+    for feature, other in rows:
+        [row] = re.findall(rf"^\| {re.escape(feature)} \|(.*)$", features, re.MULTILINE)
+        assert other.partition(" ([note")[0] in row, feature

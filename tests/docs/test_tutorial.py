@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from pages import ROOT
 from tutorial import PARTS, Reader, steps_of
 
 from qbull.cli.main import qbull as command_line
@@ -44,6 +45,26 @@ def test_the_tutorial_works_from_its_first_line_to_its_last(reader: Reader) -> N
         cwd=reader.directory, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.timeout(1200)
+def test_the_tutorial_works_on_a_machine_that_has_only_the_wheel(server_url: str) -> None:
+    """Without the repository and its environment: `pip install` takes the wheel, and all else from the index."""
+    with tempfile.TemporaryDirectory(prefix="q") as directory:
+        wheels = Path(directory) / "wheels"
+        built = subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert built.returncode == 0, built.stderr
+        instead = {"8000": free_port(), "3050": free_port(), "redis://127.0.0.1:6379/0": server_url}
+        reader = Reader(Path(directory), instead, wheels)
+        try:
+            reader.does([step for part in PARTS for step in steps_of(part)])
+            [package] = reader.directory.glob(".venv/lib/python3*/site-packages/qbull/__init__.py")
+            assert not package.is_relative_to(ROOT)
+        finally:
+            reader.leaves()
 
 
 def test_each_part_leads_to_the_next() -> None:

@@ -19,6 +19,7 @@ from pages import DOCS, FENCE
 PARTS = sorted((DOCS / "tutorial").glob("[1-9]_*.md"))
 SECONDS = 90
 """How long a command may take until it prints what the page shows."""
+INSTALL_SECONDS = 400
 DIRECTIVE = re.compile(r"<!-- (.+) -->")
 RELOADED = re.compile(r"(?:tasks\.py|and \d+ more) changed, reloaded")
 MODULES = {
@@ -75,17 +76,25 @@ class Running:
 
 @dataclass
 class Reader:
-    """`instead` has what stands for the ports and the server of the pages."""
+    """`instead` has what stands for the ports and the server of the pages.
+
+    With `wheels`, a directory with the built wheel, nothing of the repository is there: environments are made and packages
+    are installed as the pages say.
+    """
 
     directory: Path
     instead: dict[str, str]
+    wheels: Path | None = None
     environment: dict[str, str] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
     id: str = ""
 
     def __post_init__(self) -> None:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("QBULL_")}
+        path = f"{self.programs()}:{os.environ['PATH']}"
+        gone = ("QBULL_", "PYTHON", "VIRTUAL_ENV", "COVERAGE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+        if self.wheels is not None:
+            kept["PIP_FIND_LINKS"] = f"{kept.get('PIP_FIND_LINKS', '')} {self.wheels}".strip()
         plain = {"PATH": path, "TMPDIR": str(self.directory), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
         self.environment = {**kept, **plain, "no_proxy": "*"}
 
@@ -117,6 +126,16 @@ class Reader:
         for one, count in zip(dev, before, strict=True):
             self.waits(one, lambda log, count=count: len(RELOADED.findall(log)) > count)
 
+    def programs(self) -> Path:
+        """The directory that has `python`: that of the tests, or one with a bare interpreter."""
+        if self.wheels is None:
+            return Path(sys.executable).parent
+        bare = self.directory / "bare"
+        bare.mkdir()
+        for name in ("python", "python3"):
+            (bare / name).symlink_to(Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}")
+        return bare
+
     def types(self, step: Step, shown: str) -> None:
         *first, last = [line for line in step.text.splitlines() if line and not line.startswith("#")]
         for line in first:
@@ -134,10 +153,13 @@ class Reader:
 
     def runs(self, step: Step, line: str) -> str:
         words = shlex.split(line)
-        if words[:2] == ["pip", "install"]:
+        if words[:2] == ["pip", "install"] and self.wheels is None:
             assert all(importlib.util.find_spec(MODULES[name]) for name in words[2:]), line
             return ""
-        if words[0] == "." or words[:3] == ["python", "-m", "venv"]:
+        if words[0] == ".":
+            self.environment["PATH"] = f"{(self.directory / words[1]).parent}:{self.environment['PATH']}"
+            return ""
+        if words[:3] == ["python", "-m", "venv"] and self.wheels is None:
             return ""
         if words[0] == "cd":
             self.directory /= words[1]
@@ -147,7 +169,7 @@ class Reader:
             self.environment[name] = self.instead.get(value, value)
             return ""
         done = subprocess.run(
-            self.as_here(line), shell=True, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            self.as_here(line), shell=True, cwd=self.directory, env=self.environment, capture_output=True, text=True, timeout=INSTALL_SECONDS if words[0] == "pip" else SECONDS, check=False
         )  # fmt: skip
         said = done.stdout + done.stderr
         assert (done.returncode != 0) == (step.directive == "fails"), f"{step.place}: {line}: {said}"

@@ -46,6 +46,14 @@ def break_down() -> None:
     raise ValueError("broken")
 
 
+def keep_result(job: Any, connection: Any, result: Any) -> None:
+    ran.append("succeeded")
+
+
+def keep_error(job: Any, connection: Any, kind: type, value: Any, traceback: Any) -> None:
+    ran.append(kind.__name__)
+
+
 NOTE = f"{__name__}.note"
 
 
@@ -54,7 +62,8 @@ class NewApp:
         ran.clear()
         self.app = qbull.App(url, prefix="test")
         self.app.queue("default", keep=qbull.Keep(completed=0, failed=100), retry=qbull.Retry(attempts=1))
-        Queue("default", connection=self.app).register(note, book, break_down)
+        self.shim = Queue("default", connection=self.app)
+        self.shim.register(note, book, break_down)
 
     async def move(self, source: RqSource, *, dry: bool = False, **options: Any) -> DrainReport:
         return await move(self.app, source, dry=dry, **options)
@@ -114,12 +123,51 @@ async def test_what_is_for_later_and_what_may_run_again_stays_so(old: Old, new: 
     assert old.left() == set()
 
 
+async def test_callbacks_and_repeats_move_with_their_job(old: Old, new: NewApp) -> None:
+    new.shim.register_callbacks(keep_result, keep_error)
+    old.rq().enqueue(NOTE, 1, on_success=rq.Callback(keep_result), repeat=rq.Repeat(times=2, interval=0))
+    old.rq().enqueue(f"{__name__}.break_down", on_failure=rq.Callback(keep_error))
+
+    report = await new.move(source(old))
+    await new.work()
+
+    assert (report.moved["default"], report.left.total()) == (2, 0)
+    assert (ran.count((1, 0)), ran.count("succeeded"), ran.count("ValueError")) == (3, 3, 1)
+    assert old.left() == set()
+
+
+@pytest.mark.parametrize(("times", "interval"), [(3, [10, 30, 60]), (5, [10, 30]), (2, 7)])
+async def test_repeats_that_are_left_have_the_intervals_of_rq(old: Old, times: int, interval: Any) -> None:
+    theirs = old.rq().enqueue(NOTE, 1, repeat=rq.Repeat(times=times, interval=interval))
+    expected = [rq.Repeat.get_interval(left - 1, theirs.repeat_intervals) for left in range(times, 0, -1)]
+    rq_source = source(old)
+
+    [collection, _] = await rq_source.collections("default")
+    _, [message] = await rq_source.page(collection, 0)
+    job = rq_source.job(message.stored)
+    await rq_source.old.close()
+
+    assert job.headers == {"rq.repeat": ",".join(map(str, expected))}
+
+
+async def test_repeats_of_a_task_that_is_not_of_the_shim_stay(old: Old, new: NewApp) -> None:
+    old.rq().enqueue(NOTE, 1, repeat=rq.Repeat(times=2, interval=0))
+    plain = qbull.App(new.app.url, prefix="test")
+    plain.queue("default").task(name=NOTE)(note)
+
+    report = await move(plain, source(old))
+    await plain.close()
+
+    [(_, _, why)] = report.left
+    assert "is no function of qbull.compat.rq" in why
+
+
 async def test_what_cannot_be_moved_stays_and_is_named(old: Old, new: NewApp) -> None:
     queue = old.rq()
     first = queue.enqueue(NOTE, 1)
     queue.enqueue(NOTE, 2, depends_on=first)
     queue.enqueue(NOTE, 3, meta={"who": "ann"})
-    queue.enqueue(NOTE, 4, on_failure=rq.Callback(f"{__name__}.note"))
+    queue.enqueue(NOTE, 4, on_failure=rq.Callback(f"{__name__}.report"))
     queue.enqueue(NOTE, PurePosixPath("/tmp"))
     queue.enqueue(NOTE, date(2026, 1, 2))
     queue.enqueue("os.system", "true")
@@ -138,7 +186,7 @@ async def test_what_cannot_be_moved_stays_and_is_named(old: Old, new: NewApp) ->
     for word in (
         "1 jobs wait for it (depends_on)",
         "it has meta",
-        "it has callbacks",
+        f'its callback "{__name__}.report" is not registered',
         "its arguments have a pathlib.PurePosixPath, which is not plain data",
         'its argument "x" is a date, and would arrive as a str',
         'no task "os.system" is declared',

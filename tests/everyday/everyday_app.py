@@ -10,8 +10,17 @@ import time
 import qbull
 
 app = qbull.App(os.environ.get("EVERYDAY_URL") or "redis://127.0.0.1:1/0", prefix="test")
-work = app.queue("work", order="key", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
-free = app.queue("free", concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")))
+work = app.queue(
+    "work",
+    order="key",
+    concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")),
+    min_idle=float(os.environ.get("EVERYDAY_MIN_IDLE") or 0) or None,
+)
+free = app.queue(
+    "free",
+    concurrency=int(os.environ.get("EVERYDAY_CONCURRENCY", "10")),
+    max_crashes=int(os.environ.get("EVERYDAY_MAX_CRASHES", "3")),
+)
 
 _grown: list[bytes] = []
 

@@ -201,12 +201,12 @@ def test_chains_and_chords_may_be_members_of_groups_and_headers(program: Program
 
     chains = group(add.s(1, 1) | add.s(10), add.s(2, 2) | group(add.s(1), add.s(2)))()
     nested = chord([chord([add.s(1, 1), add.s(2, 2)], total.s()), add.s(5, 5)], same.s())()
-    flat = chord([add.s(2, 2) | group(add.s(1), add.s(2)), add.s(9, 9)], same.s())()
+    deep = chord([add.s(2, 2) | group(add.s(1), add.s(2)), add.s(9, 9)], same.s())()
     long_body = chord([add.s(1, 1), add.s(2, 2)], total.s() | add.s(100) | add.s(1000))()
 
     assert program.get(chains) == [12, [5, 6]]
     assert program.get(nested) == [6, 10]
-    assert program.get(flat) == [5, 6, 18]
+    assert program.get(deep) == [[5, 6], 18]
     assert program.get(long_body) == 1106
 
 
@@ -423,3 +423,20 @@ def test_a_wait_that_takes_too_long_raises_celerys_name_and_pythons(program: Pro
     with pytest.raises(TimeoutError):
         group(program.add.s(1, 1).set(countdown=3600))().get(timeout=0.01)
     result.revoke()
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_errbacks_of_a_chord_reach_its_header_if_the_setting_says_so(
+    program: Program, is_allowed: bool
+) -> None:
+    program.app.conf.task_allow_error_cb_on_chord_header = is_allowed
+    header = [program.fail.si(), program.same.si(1), program.fail.si()]
+    whole = chord(header, program.total.s())
+    whole.link_error(program.note.si("called"))
+
+    with pytest.raises(LookupError):
+        program.get(whole.delay())
+    program.settle()
+
+    assert program.noted == [("called",)] * (3 if is_allowed else 1)
+    assert all("link_error" not in each.options for each in header)

@@ -479,7 +479,7 @@ def test_the_request_has_what_the_call_was_made_with(app: Celery) -> None:
     result = look.apply_async((1,), {"y": 2}, headers={"trace": [1, 2]}, compression="zlib", retry=False)
     run_all(app)
 
-    where = {"exchange": "", "routing_key": "celery"}
+    where = {"exchange": "", "routing_key": "celery", "priority": 0}
     assert requests == [(result.id, (1, 2), {}, 0, {"trace": [1, 2]}, [1, 2], where)]
 
 

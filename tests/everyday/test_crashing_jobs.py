@@ -19,7 +19,7 @@ from conftest import eventually
 async def test_four_crashing_jobs_hold_up_none_of_170_harmless_ones(log: Path, server_url: str) -> None:
     before = time.monotonic()
     async with WorkerProgram(server_url, log) as program:
-        # A busy machine starts processes slowly: the limit of 5 s is for one that does so in half a second.
+        # A busy machine starts processes slowly: the limit of 5 s is for one that does so in a quarter of a second.
         process_start = (time.monotonic() - before) / 2
         crashing = []
         for number in range(174):
@@ -32,7 +32,7 @@ async def test_four_crashing_jobs_hold_up_none_of_170_harmless_ones(log: Path, s
         await eventually(lambda: has_failed(crashing), within=120)
         await eventually(nothing_left, within=60)
 
-    assert max(harmless.values()) - enqueued < max(5, 10 * process_start)
+    assert max(harmless.values()) - enqueued < max(5, 20 * process_start)
     assert (await everyday_app.free.stats()).totals["completed"] == 170
     assert [line.number for line in lines(log, "start", "leave") if line.attempt != 1] == []
     assert len(lines(log, "start", "leave")) == 4 * 3, "three crashes make a dead letter"

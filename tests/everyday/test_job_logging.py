@@ -116,7 +116,7 @@ async def test_the_traceback_of_each_failed_attempt_is_logged(log: Path, server_
         await eventually(lambda: _has_state(job, "failed"), within=30)
         await eventually(lambda: has_events(program, 4, "qbull.jobs"))
 
-    failures = [event for event in events(program, "qbull.worker") if event.get("job_id") == job.id]
+    failures = [event for event in events(program, "qbull.worker.failures") if event.get("job_id") == job.id]
     assert [(event["level"], event["attempt"]) for event in failures] == [("info", 1), ("error", 2)]
     assert all("KeyError: 'no such page'" in event["exception"] for event in failures)
     assert all(f"in {task}" in event["exception"] for event in failures)
@@ -145,7 +145,7 @@ async def test_the_job_log_can_be_turned_off(log: Path, server_url: str, way: st
         await eventually(lambda: _has_state(job, "failed"))
 
     assert events(program, "qbull.jobs") == []
-    assert len([event for event in events(program, "qbull.worker") if "exception" in event]) == 2
+    assert len([event for event in events(program, "qbull.worker.failures") if "exception" in event]) == 2
 
 
 async def test_the_logging_of_the_application_is_kept(log: Path, server_url: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_job_is_created_first_and_enqueued_later(app: qbull.App, queue: Queue)
 
     assert (created.get_id(), created.get_status(), created.func_name) == (
         "my-id",
-        None,
+        "created",
         f"{__name__}.say_hello",
     )
     assert (created.args, created.kwargs, created.is_queued) == (("Rick",), {}, False)
@@ -102,8 +102,8 @@ def test_queues_are_equal_by_name_and_all_are_listed(app: qbull.App, queue: Queu
 
 
 def test_a_name_of_a_class_that_is_not_supported_names_its_replacement() -> None:
-    with pytest.raises(AttributeError, match=r"Queue\.prepare_data: use task.enqueue_many_sync"):
-        _ = Queue.prepare_data  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"Queue\.push_job_id: use enqueue_job"):
+        _ = Queue.push_job_id  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="type object 'Job' has no attribute 'nothing'"):
         _ = Job.nothing  # type: ignore[attr-defined]
 

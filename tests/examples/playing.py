@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-_LEFT = shutil.ignore_patterns(".qbull", "__pycache__", "chats", "*.db", "uploads")
+_LEFT = shutil.ignore_patterns(".env", ".qbull", "__pycache__", "chats", "*.db", "uploads")
 
 
 class Example:
@@ -34,6 +34,8 @@ class Example:
     def configure(self, **settings: object) -> None:
         """Change lines of its .env as a reader would."""
         file = self.directory / ".env"
+        if not file.exists():
+            self.run("cp .env.example .env")
         lines = [line for line in file.read_text().splitlines() if line.partition("=")[0] not in settings]
         file.write_text("\n".join([*lines, *(f"{name}='{value}'" for name, value in settings.items()), ""]))
 

@@ -12,6 +12,7 @@ from playing import EXAMPLES
 TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
 SET_UP = re.compile(
     r"make setup|\. \.venv/bin/activate|cd examples/\w+|export QBULL_DATABASE_URL=.*|TOKEN=.*"
+    r"|python -m venv \.venv && \. \.venv/bin/activate|pip install -r requirements-test\.txt"
 )
 EVERY_CURL = "every_line_of_the_page_that_asks_the_api"
 """The test of schedulers that reads its lines from the page."""

@@ -140,7 +140,7 @@ async def test_people_are_written_to_and_the_team_hears_of_dead_letters_once(pla
     assert f"email:verify:{refused}" in str(said)
     assert "there is nobody of that name" in str(said)
     assert 'queue "slack"' not in str(said)
-    assert ask(platform.app("/ceres/users"), "POST", {"email": "x"})[0] == 400
+    assert ask(platform.app("/ceres/users"), "POST", {"email": "x"})[0] == 422
     assert ask(platform.app("/atlantis/users"), "POST", {"email": "x", "first_name": "x"})[0] == 404
 
 

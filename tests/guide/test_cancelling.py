@@ -347,7 +347,7 @@ async def test_many_jobs_are_cancelled_or_purged_by_filter(app: qbull.App) -> No
 
     [cancelled] = (await email.search("cancelled", task="remind")).jobs
     assert (cancelled.payload, cancelled.error) == ({"user": 2}, "left")
-    assert (await email.stats()).total == 4
+    assert (await email.stats()).cancelled == 4
 
 
 async def test_only_jobs_that_have_not_ended_are_cancelled_or_purged(app: qbull.App) -> None:

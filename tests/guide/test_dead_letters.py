@@ -32,6 +32,51 @@ async def test_a_dead_letter_keeps_payload_error_and_stacktrace(app: qbull.App) 
     assert dead.finished_at >= dead.created_at
 
 
+@pytest.mark.parametrize("level", ["INFO", "ERROR"])
+async def test_the_tracebacks_of_the_last_five_attempts_stay_even_after_a_success(
+    app: qbull.App, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(level, "qbull.worker")
+    queue = app.queue("billing", retry=qbull.Retry(attempts=9, delay=0))
+
+    @queue.task
+    async def charge(long: int) -> str:
+        attempt = qbull.current_job().attempt
+        if attempt < 9:
+            raise LookupError(f"attempt {attempt} " + "x" * long)
+        return "charged"
+
+    job, long = await charge.enqueue(0), await charge.enqueue(3_000)
+    async with app.worker() as worker:
+        await worker.drain()
+
+    info, bounded = await job.info(), await long.info()
+    assert info is not None
+    assert bounded is not None
+    assert info.state == "completed"
+    assert [one.error for one in info.history] == [f"LookupError: attempt {n} " for n in range(1, 9)]
+    assert [one.stacktrace is not None for one in info.history] == [False] * 3 + [True] * 5
+    assert 'raise LookupError(f"attempt {attempt} "' in (info.history[-1].stacktrace or "")
+    assert max(len(one.stacktrace or "") for one in bounded.history) <= 4_002
+
+
+async def test_a_redriven_job_keeps_the_traceback_of_its_last_run(app: qbull.App) -> None:
+    queue = app.queue("billing", retry=qbull.Retry(attempts=1))
+
+    @queue.task
+    async def charge() -> None:
+        raise LookupError("no card")
+
+    job = await charge.enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+    await job.retry()
+
+    info = await job.info()
+    assert info is not None
+    assert 'raise LookupError("no card")' in (info.history[0].stacktrace or "")
+
+
 async def test_dead_letters_are_listed_newest_first_and_in_pages(app: qbull.App) -> None:
     queue = app.queue("billing", concurrency=1)
 

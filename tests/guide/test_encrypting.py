@@ -44,6 +44,37 @@ async def on_the_server(store: Store) -> bytes:
             return found
 
 
+@pytest.mark.parametrize("codec", [qbull.Encrypted([NEW]), qbull.Signed([NEW])])
+async def test_patched_arguments_are_protected_again_and_refused_without_the_key(
+    server_url: str, store: Store, codec: qbull.Middleware
+) -> None:
+    async with app_with(server_url, codec) as app, app_with(server_url) as stranger:
+        fails = True
+
+        @app.queue("billing", retry=qbull.Retry(attempts=1)).task
+        async def charge(card: str, amount: int) -> str:
+            if fails:
+                raise ConnectionError("no till")
+            return f"{card} {amount}"
+
+        job = await charge.enqueue(card=SECRET, amount=1)
+        async with app.worker() as worker:
+            await worker.drain()
+        fails = False
+        steps: list[qbull.Redriven] = []
+
+        refused = await stranger.queue("billing").redrive(patch={"amount": 2}, on_step=steps.append)
+        redriven = await app.queues["billing"].redrive(patch={"amount": 2})
+        stored = await on_the_server(store)
+        async with app.worker():
+            answer = await job.result(timeout=10)
+
+    assert (refused, redriven, answer) == (0, 1, f"{SECRET} 2")
+    assert steps[-1].refused == 1
+    assert "key" in (steps[-1].refusal or "")
+    assert isinstance(codec, qbull.Signed) or SECRET.encode() not in stored
+
+
 async def test_arguments_and_results_are_encrypted_on_the_server(server_url: str, store: Store) -> None:
     async with app_with(server_url, qbull.Encrypted([NEW])) as app:
         charge = charging(app)

@@ -564,3 +564,30 @@ async def test_a_rerun_keeps_the_keys_of_its_jobs(app: qbull.App) -> None:
         await again.result(timeout=10)
 
     assert ran == [("ann", 1, "ann"), ("bob", 2, "bob"), ("ann", 3, "ann")]
+
+
+async def test_a_cancelled_flow_is_retried_in_order(app: qbull.App) -> None:
+    queue, ran, go = app.queue("q"), [], asyncio.Event()
+
+    @queue.task
+    async def step(name: str) -> str:
+        await go.wait()
+        ran.append((name, len(qbull.current_job().results)))
+        return name
+
+    async def ended() -> bool:
+        return (await flow.counts()).get("cancelled") == 4
+
+    flow = await qbull.chain(
+        step.step("a"), qbull.group(step.step("b"), step.step("c")), step.step("d")
+    ).enqueue()
+    async with app.worker():
+        await flow.cancel()
+        await eventually(ended)
+        go.set()
+
+        assert await flow.retry() == 4
+        assert await flow.result(timeout=10) == "d"
+
+    assert ran[0] == ("a", 0) and ran[-1] == ("d", 2) and len(ran) == 4
+    assert await flow.retry() == 0

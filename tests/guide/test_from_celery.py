@@ -242,7 +242,7 @@ def test_what_a_task_cannot_have_is_refused_by_name(app: Celery, declared: dict[
     ("options", "says"),
     [
         ({"shadow": "x"}, r"apply_async\(shadow=…\): a job has the name of its task"),
-        ({"soft_time_limit": 3}, r"set it on the task: @app.task\(soft_time_limit=…\)"),
+        ({"soft_time_limit": 0}, r"apply_async\(soft_time_limit=0\): give seconds, more than 0"),
         ({"kwarg": {}}, "is not supported"),
         ({"queue": "nowhere"}, 'queue "nowhere": no worker would serve it'),
         ({"priority": 10}, "from 0 .first. to 9 .last."),

@@ -169,3 +169,103 @@ async def test_a_live_setting_is_in_force_for_workers_that_start_later(app: qbul
     async with app.worker():
         for job in jobs:
             await job.result(timeout=10)
+
+
+async def test_a_live_timeout_replaces_those_of_queue_and_tasks(app: qbull.App) -> None:
+    email = app.queue("email", retry=qbull.Retry(attempts=1))
+
+    @email.task(timeout=3600)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async with app.worker():
+        await email.configure(timeout=0.05)
+        first = await hang.enqueue()
+        with pytest.raises(qbull.JobFailed, match=r"longer than its timeout of 0.05 s"):
+            await first.result(timeout=20)
+        by_call = await hang.options(timeout=0.2).enqueue()
+        with pytest.raises(qbull.JobFailed, match=r"longer than its timeout of 0.2 s"):
+            await by_call.result(timeout=20)
+
+
+async def test_no_timeout_is_a_live_timeout_too(app: qbull.App) -> None:
+    email = app.queue("email", retry=qbull.Retry(attempts=1))
+
+    @email.task(timeout=0.05)
+    async def nap() -> str:
+        await asyncio.sleep(0.3)
+        return "rested"
+
+    await email.configure(timeout=None)
+    async with app.worker():
+        assert await (await nap.enqueue()).result(timeout=20) == "rested"
+        await email.reset("timeout")
+
+        async def times_out() -> bool:
+            try:
+                await (await nap.enqueue()).result(timeout=20)
+            except qbull.JobFailed as error:
+                return "longer than its timeout" in str(error)
+            return False
+
+        await eventually(times_out)
+
+
+async def test_a_live_retention_by_count_and_by_age(app: qbull.App) -> None:
+    email = app.queue("email")
+
+    @email.task
+    async def send() -> None: ...
+
+    async def completed() -> int:
+        return (await email.stats()).completed
+
+    async with app.worker() as worker:
+        await send.enqueue_many([{}] * 20)
+        await worker.drain()
+        assert await completed() == 20
+
+        await email.configure(keep=qbull.Keep(completed=5))
+
+        async def only_five() -> bool:
+            await send.enqueue()
+            await worker.drain()
+            return await completed() == 5
+
+        await eventually(only_five)
+
+        await email.configure(keep=qbull.Keep(completed_for=0.1))
+
+        async def none_left() -> bool:
+            return await completed() == 0
+
+        await eventually(none_left, within=30)
+    live = await email.live()
+    assert live.settings.keep == qbull.Keep(completed_for=0.1)
+
+
+async def test_a_cancel_from_another_program_follows_the_live_retention(
+    app: qbull.App, server_url: str
+) -> None:
+    settings = qbull.Keep(failed=2)
+    email = app.queue("email", keep=settings)
+
+    @email.task
+    async def send() -> None: ...
+
+    await email.configure(keep=qbull.Keep(failed=50))
+    jobs = await send.enqueue_many([{}] * 10)
+    async with qbull.App(server_url, prefix="test") as other:
+        again = other.queue("email", keep=settings)
+        for job in jobs:
+            await again.job(job.id).cancel()
+
+        assert (await again.stats()).cancelled == 10
+
+
+async def test_a_setting_that_does_not_exist_is_named(app: qbull.App) -> None:
+    email = app.queue("email")
+    with pytest.raises(qbull.ConfigError, match=r"partitions is no live setting; give some of: concurrency"):
+        await email.configure(partitions=4)  # type: ignore[call-arg]
+    with pytest.raises(qbull.ConfigError, match=r"timeout=-1"):
+        await email.configure(timeout=-1)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import qbull
+from conftest import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "metrics.md"
 TOKEN = "a-token-that-only-prometheus-knows"
@@ -60,13 +61,15 @@ async def test_a_token_is_needed_unless_it_is_said_otherwise(
 
 async def test_the_page_names_every_metric_and_no_other(app: qbull.App, client: httpx.AsyncClient) -> None:
     email = app.queue("email")
+    provider = qbull.Limit("provider", rate=qbull.Rate(1, per=3600), concurrency=20, daily=1_000)
 
-    @email.task
+    @email.task(limit=provider)
     async def verify() -> None: ...
 
-    await verify.enqueue()
-    async with app.worker() as worker:
-        await worker.drain()
+    first, limited = await verify.enqueue(), await verify.enqueue()
+    async with app.worker():
+        await first.result(timeout=20)
+        await eventually(lambda: _waits_for_limit(limited))
     # A problem, so that `qbull_problems` has a sample.
     await email.pause()
     job = await verify.enqueue()
@@ -79,5 +82,10 @@ async def test_the_page_names_every_metric_and_no_other(app: qbull.App, client: 
         told = set(re.findall(r"# TYPE (\w+)", (await other.get("/metrics")).text))
     await api.close()
     await job.cancel()
+    await limited.cancel()
 
     assert told == set(re.findall(r"`(qbull_\w+)`", PAGE.read_text()))
+
+
+async def _waits_for_limit(job: qbull.Job[None]) -> bool:
+    return (await job.why()).reasons[0].code == "shared-limit"

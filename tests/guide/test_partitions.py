@@ -88,6 +88,7 @@ async def test_the_environment_changes_the_default(app: qbull.App, monkeypatch: 
         ({"PARTITIONS_PER_POD": "0"}, "PARTITIONS_PER_POD='0': give a whole number from 1"),
         ({"INSTANCE_ID": "0", "INSTANCE_COUNT": "2", "PARTITIONS_PER_POD": "2"}, "choose one"),
         ({"QBULL_SHARING": "evenly"}, 'QBULL_SHARING="evenly"'),
+        ({"QBULL_TAKE_OVER": "60"}, '--take-over (QBULL_TAKE_OVER) is for sharing "static"'),
     ],
 )
 def test_wrong_settings_are_said_in_one_line(
@@ -109,7 +110,8 @@ def test_wrong_settings_are_said_in_one_line(
 def test_a_pods_name_serves_as_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INSTANCE_ID", "worker-3")
     monkeypatch.setenv("INSTANCE_COUNT", "8")
+    monkeypatch.setenv("QBULL_TAKE_OVER", "60")
 
-    app = qbull.App("redis://127.0.0.1:1/0")
+    sharing = qbull.App("redis://127.0.0.1:1/0").environment.sharing
 
-    assert (app.environment.sharing.mode, app.environment.sharing.instance) == ("static", 3)
+    assert (sharing.mode, sharing.instance, sharing.take_over) == ("static", 3, 60)

@@ -334,3 +334,30 @@ async def _calls_of(store: Store, command: str) -> int:
     info = (await store.server.call("INFO", "commandstats")).decode()
     [line] = [line for line in info.splitlines() if line.startswith(f"cmdstat_{command}:")]
     return int(line.partition("calls=")[2].partition(",")[0])
+
+
+async def test_a_log_line_has_a_level(app: qbull.App) -> None:
+    queue = app.queue("reports", retry=qbull.Retry(attempts=1))
+
+    @queue.task
+    async def render() -> None:
+        await qbull.current_job().log("done")
+        await qbull.current_job().log("two fonts were replaced", level="warning")
+
+    @queue.task
+    def plain() -> None:
+        qbull.current_job().log_sync("cannot read it", level="error")
+
+    @queue.task
+    async def loud() -> None:
+        await qbull.current_job().log("x", level="loud")  # type: ignore[arg-type]
+
+    jobs = [await render.enqueue(), await plain.enqueue(), await loud.enqueue()]
+    async with app.worker() as worker:
+        await worker.drain()
+
+    lines = [(line.text, line.level) for job in jobs for line in await job.logs()]
+    assert lines == [("done", "info"), ("two fonts were replaced", "warning"), ("cannot read it", "error")]
+    refused = await jobs[2].info()
+    assert refused is not None
+    assert 'use "debug", "info", "warning" or "error"' in (refused.error or "")

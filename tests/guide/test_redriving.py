@@ -94,6 +94,67 @@ async def test_other_arguments_must_fit_the_task_and_keep_the_key(
     assert await job.state() == "failed"
 
 
+async def test_dead_letters_run_again_with_a_patch_of_their_arguments(app: qbull.App) -> None:
+    billing = BillingQueue(app, partitions=2)
+    await billing.charge.enqueue_many([{"customer": f"c{n}", "amount": n} for n in range(10)])
+    await billing.work()
+    billing.broken = False
+
+    redriven = await billing.queue.redrive(patch={"amount": 7})
+    await billing.work()
+
+    assert redriven == 10
+    assert billing.charged == [7] * 10
+
+
+async def test_a_patch_leaves_jobs_that_it_does_not_fit_as_they_are(app: qbull.App) -> None:
+    billing = BillingQueue(app)
+    kept, moved = await billing.charge.enqueue_many(
+        [{"customer": "c1", "amount": 5}, {"customer": "c2", "amount": 5}]
+    )
+    await billing.work()
+    steps: list[qbull.Redriven] = []
+
+    redriven = await billing.queue.redrive(patch={"customer": "c1"}, on_step=steps.append)
+    removed = await billing.queue.redrive(patch={"amount": None})
+
+    assert (redriven, removed) == (1, 0)
+    assert (steps[-1].refused, await kept.state(), await moved.state()) == (1, "waiting", "failed")
+    assert steps[-1].refusal is not None
+    assert f'job {moved.id}: task "charge": these arguments have the key "c1"' in steps[-1].refusal
+
+
+@pytest.mark.parametrize("patch", [{}, [], "amount"])
+async def test_a_patch_is_an_object_with_changes(app: qbull.App, patch: Any) -> None:
+    billing = BillingQueue(app)
+    with pytest.raises(qbull.ArgumentsError, match="give a JSON object with the changes"):
+        await billing.queue.redrive(patch=patch)
+
+
+async def test_a_program_without_the_code_checks_a_patch_by_the_published_schema(
+    app: qbull.App, server_url: str
+) -> None:
+    billing = BillingQueue(app)
+    job = await billing.charge.enqueue("c1", 5)
+    await billing.work()
+    billing.broken = False
+    texts: list[str] = []
+
+    async with qbull.App(server_url, prefix="test") as other:
+        queue = other.queue("billing")
+        for patch in ({"amount": "much"}, {"customer": "c2"}, {"colour": "red"}):
+            steps: list[qbull.Redriven] = []
+            assert await queue.redrive(patch=patch, on_step=steps.append) == 0
+            texts.append(steps[-1].refusal or "")
+        assert await queue.redrive(patch={"amount": 8}) == 1
+    await billing.work()
+
+    assert await job.result(timeout=10) == 8
+    assert "amount: expected integer, got string" in texts[0]
+    assert 'these arguments have the key "c2", the job has "c1"' in texts[1]
+    assert "colour" in texts[2]
+
+
 async def test_all_dead_letters_run_again_the_oldest_first(app: qbull.App) -> None:
     billing = BillingQueue(app, order="key")
     await billing.charge.enqueue_many([{"customer": f"c{n % 2}", "amount": n} for n in range(20)])

@@ -604,3 +604,24 @@ async def _state(job: qbull.Job[Any], state: str) -> bool:
 
 async def _passed(at: datetime) -> bool:
     return datetime.now(UTC) >= at
+
+
+async def test_runs_are_remembered_when_their_jobs_are_gone(app: qbull.App) -> None:
+    queue = app.queue("maintenance", retry=qbull.Retry(attempts=1))
+
+    @queue.cron("0 3 1 1 *", name="yearly")
+    async def yearly() -> None:
+        raise OSError("no space left")
+
+    async with app.worker():
+        job = await app.schedules.run("yearly")
+        with pytest.raises(qbull.JobFailed):
+            await job.result(10)
+        (seen,) = await app.schedules.runs("yearly")
+        assert (seen.job_id, seen.outcome) == (job.id, "failed")
+
+    await job.remove()
+
+    (run,) = await app.schedules.runs("yearly")
+    assert (run.job_id, run.outcome) == (job.id, "failed")
+    assert run.duration_ms is not None and run.duration_ms >= 0

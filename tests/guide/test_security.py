@@ -19,7 +19,7 @@ from topology import DURABLE, PASSWORD, Node, wait_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 LINES = {line.split()[2]: line for line in re.findall(r"^ACL SETUSER .*$", PAGE.read_text(), re.MULTILINE)}
-ROLES = ["producer", "worker", "relay", "reader", "admin", "api"]
+ROLES = ["producer", "worker", "relay", "reader", "admin", "api", "mover"]
 
 pytestmark = pytest.mark.xdist_group("security")
 
@@ -129,6 +129,21 @@ async def test_a_write_only_producer_enqueues_and_reads_nothing(node: Node) -> N
 
         async with app_of(node, "producer") as reader:
             assert await OrdersApp(reader).orders.job(job.id).result(timeout=20) == 7
+
+
+async def test_a_producer_enqueues_by_name(node: Node) -> None:
+    async with app_of(node, "worker") as app, app_of(node, "producer") as producer:
+        queue = app.queue("by-name")
+
+        @queue.task
+        async def pay(customer: str) -> str:
+            return customer
+
+        async with app.worker():
+            job = await producer.send("by-name", "pay", {"customer": "c"})
+            assert await job.result(timeout=10) == "c"
+            with pytest.raises(qbull.NotFound, match="there is: pay"):
+                await producer.send("by-name", "play", {"customer": "c"})
 
 
 async def test_a_worker_runs_retries_and_buries_jobs(node: Node) -> None:
@@ -264,6 +279,7 @@ NOT_FOR = {
         ["CONFIG", "GET", "*"],
     ],
     "admin": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"], A_TOKEN],
+    "mover": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"], A_TOKEN],
     "api": [["XREADGROUP", "GROUP", "workers", "w", "STREAMS", "{qbull:orders:0}:ready:5", ">"]],
 }
 

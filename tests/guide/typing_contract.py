@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal, assert_type
 
 import qbull
+from qbull import testing
 
 app = qbull.App()
 queue = app.queue("email")
@@ -234,3 +235,19 @@ async def schedules_are_typed() -> None:
     assert_type(await app.schedules.list(), list[qbull.ScheduleInfo])
     await app.schedules.upsert("nightly", verify, cron="30 2 * * *", args={"user_id": "u1"})
     await app.schedules.upsert("nightly", 5, cron="30 2 * * *")  # type: ignore[arg-type]
+
+
+async def steps_are_replaced_by_functions_of_the_same_type() -> None:
+    async def charge(order: int) -> str:
+        return ""
+
+    async def other(order: int, currency: str) -> str:
+        return ""
+
+    with testing.replace_step(charge).returns("payment") as charged:
+        assert_type(charged, testing.ReplacedStep)
+    testing.replace_step(charge).runs(charge)
+    testing.replace_step(charge).runs(lambda order: f"{order + 1}")
+    testing.replace_step(charge).runs(other)  # type: ignore[arg-type]
+    testing.replace_step(charge).returns(5)  # type: ignore[arg-type]
+    testing.replace_step("charge").returns(5)

@@ -171,7 +171,7 @@ def test_a_job_option_is_a_row_of_the_table_and_a_parameter(copy: Copy) -> None:
             "            delay: seconds until",
             "            tenant: its tenant.\n            delay: seconds until",
         ),
-        ("durability, unique, expires)", "durability, unique, expires, tenant)"),
+        ("durability, unique, expires, weight)", "durability, unique, expires, weight, tenant)"),
     )
     page = root / "docs/guides/options.md"
     page.write_text(page.read_text().replace("| `delay` |", "| `tenant` | its tenant |\n| `delay` |", 1))

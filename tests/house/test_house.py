@@ -375,6 +375,8 @@ def test_where_for_if_is_counted(count: Count) -> None:
     ("name", "line"),
     [
         ("page-idiom", "It is kept for whoever asks."),
+        ("page-word", "Nobody reads it."),
+        ("page-word", "Each run is one job, however many workers there are."),
         ("page-idiom", "| a | the server is away |"),
         ("page-what", "- What runs ends."),
         ("page-what", "Nothing is lost. What waits keeps waiting."),
@@ -402,7 +404,10 @@ def test_the_english_of_a_page_is_counted(count: Count, name: str, line: str) ->
     ],
 )
 def test_other_lines_of_a_page_pass(count: Count, line: str) -> None:
-    found = {name: count(name, {"README.md": line}) for name in ("page-idiom", "page-what", "page-where")}
+    found = {
+        name: count(name, {"README.md": line})
+        for name in ("page-idiom", "page-word", "page-what", "page-where")
+    }
 
     assert not any(found.values()), found
 

@@ -19,6 +19,7 @@ MODULES = [
     "qbull.compat.rq",
     "qbull.contrib.django",
     "qbull.contrib.flask",
+    "qbull.contrib.sentry",
     "qbull.contrib.starlette",
     "qbull.postgres",
     "qbull.testing",

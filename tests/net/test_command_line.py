@@ -36,7 +36,10 @@ def test_commands_and_flags_are_as_recorded(root: click.Group) -> None:
 
 
 def test_rights_of_redis_users_are_as_recorded(root: click.Group) -> None:
-    found = {role: _rights(root, role) for role in ("producer", "worker", "relay", "reader", "admin", "api")}
+    found = {
+        role: _rights(root, role)
+        for role in ("producer", "worker", "relay", "reader", "admin", "api", "mover")
+    }
     found["producer with replicas"] = _rights(root, "producer", "--durability", "replicated")
     lines = [f"{who}\n" + "\n".join(_by_kind(rights)) for who, rights in found.items()]
     compare("rights.txt", "\n".join(lines))

@@ -15,7 +15,15 @@ from psycopg import AsyncConnection
 import qbull
 from conftest import eventually
 from database import Postgres
-from qbull.core.record import Attempt, Body, Ending, StartReport, encode_start_report, pack
+from qbull.core.record import (
+    Attempt,
+    Body,
+    Ending,
+    StartReport,
+    append_ending,
+    encode_start_report,
+    pack,
+)
 from qbull.postgres import maintenance, tracking
 from qbull.postgres.maintenance import DatabaseMaintenance
 from qbull.postgres.tracking import TrackedJob, tracked_ending, tracked_job
@@ -65,6 +73,30 @@ def test_a_life_in_rows() -> None:
     assert done.finished_at is not None and done.started_at is not None
     assert (done.finished_at - done.started_at).total_seconds() == 0.03
     assert (done.error_message, done.worker, done.created_at) == (None, "w2", waiting.created_at)
+
+
+def crashed(times: int, ending: Ending | None = None, attempt: int = 1) -> bytes:
+    """A record whose worker died so often, and how its job ended."""
+    packed = record(attempt)
+    packed = packed[:3] + bytes((times,)) + packed[4:]
+    return packed if ending is None else packed + append_ending(ending)
+
+
+@pytest.mark.parametrize(
+    ("letter", "value", "attempts"),
+    [
+        ("w", crashed(1), 1),
+        ("a", encode_start_report(StartReport(NOON, 20, "w1", crashed(1))), 2),
+        ("c", crashed(1, Ending(1, 30.0, "w2")), 2),
+        ("c", crashed(2, Ending(3, 30.0, "w2"), attempt=3), 5),
+        ("f", crashed(3, Ending(0, 0.0, "w2", error="its worker died 3 times while it ran")), 3),
+        ("x", crashed(1, Ending(0, 0.0, "")), 1),
+    ],
+)
+def test_an_attempt_counts_although_its_worker_died(letter: str, value: bytes, attempts: int) -> None:
+    line = tracked_job(letter, "j1", value, NOON)
+
+    assert line is not None and line.attempts == attempts
 
 
 def test_versions_rise_with_the_life_of_a_job() -> None:

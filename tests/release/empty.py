@@ -65,6 +65,9 @@ def play(qbull: list[str], env: Mapping[str, str], directory: Path) -> None:
     """A new project, the demo to its end, then a server that is asked for its page."""
     assert shutil.which("node", path=env["PATH"]) is None, "Node is here"
     assert "qbull dev kiosk.tasks:app" in run(*qbull, "init", "kiosk", env=env, cwd=directory)
+    for template in ("orders", "schedulers", "platform", "chat", "agent"):
+        run(*qbull, "init", template, "--template", template, env=env, cwd=directory)
+        assert (directory / template / "tests").is_dir() and (directory / template / ".env.example").is_file()
     said = run(*qbull, "demo", "--once", env=env, cwd=directory)
     assert "order: kept for each of 12 accounts" in said, said
     (directory / "shop.py").write_text(APP)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from partition_driver import CRASHED, PartitionDriver
 
+from qbull.core.calls import HistoryChange
 from qbull.core.durable import StepRecord, encode_record
 from qbull.store.delivery import Delivery
 from qbull.store.store import Store
@@ -18,7 +19,7 @@ def of(
     delivery: Delivery, *records: tuple[int, bytes], at: int = 0, delete: tuple[int, int] = (1, 0)
 ) -> HistoryWrite:
     job = delivery.job(at)
-    return HistoryWrite(job.id, job.position, records, *delete)
+    return HistoryWrite(job.id, job.position, HistoryChange(records, *delete))
 
 
 async def write(driver: PartitionDriver, *writes: HistoryWrite) -> list[bool]:

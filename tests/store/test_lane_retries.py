@@ -256,7 +256,7 @@ async def test_a_parked_job_needs_room_in_its_lane_to_run_but_not_to_fail(
     (train,) = await driver.fetch()
     await asyncio.sleep(0.005)
 
-    taken = await store.unpark(driver.partition, "w1", ["task"], 5, min_age)
+    taken = await store.unpark(driver.partition, "w1", "task", 5, min_age=min_age)
 
     assert [ids_of(delivery) for delivery in taken] == ([["a0"]] if min_age else [])
     for delivery in (*taken, train):

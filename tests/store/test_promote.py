@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
+
+import pytest
 from partition_driver import PartitionDriver, ids_of
 
 from qbull.store.store import Store
@@ -69,3 +73,31 @@ async def test_a_bounded_number_is_promoted_at_a_time(store: Store) -> None:
     moved, wait, _ = await driver.partition.promote(4)
 
     assert (moved, wait) == (4, 0)
+
+
+@pytest.mark.parametrize("ids", [("a", "b"), ("b", "a")])
+async def test_jobs_that_become_due_together_wake_the_promoter_up(store: Store, ids: tuple[str, str]) -> None:
+    """Jobs with equal times are sorted by their ids: the first in the call need not be the first in the set."""
+    driver = await PartitionDriver.open(store)
+    async with aclosing(store.server.listen(store.names.bell)) as bell:
+        await anext(bell)
+
+        await driver.enqueue(*ids, when=20)
+
+        heard = await asyncio.wait_for(anext(bell), 5)
+        assert heard[1].endswith(b"\ndue")
+
+
+async def test_a_job_that_is_due_later_than_others_wakes_nobody_up(store: Store) -> None:
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("soon", when=60_000)
+    async with aclosing(store.server.listen(store.names.bell)) as bell:
+        await anext(bell)
+
+        await driver.enqueue("later", when=90_000)
+        await driver.enqueue("sooner", when=30_000)
+
+        heard = [(await asyncio.wait_for(anext(bell), 5))[1]]
+        await store.server.call("PUBLISH", store.names.bell, "over")
+        heard.append((await asyncio.wait_for(anext(bell), 5))[1])
+        assert heard[0].endswith(b"\ndue") and heard[1] == b"over"

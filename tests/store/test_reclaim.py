@@ -163,3 +163,41 @@ async def test_those_who_wait_for_a_job_that_kills_its_workers_are_told_of_its_e
     await messages.aclose()  # type: ignore[attr-defined]
 
     assert message.decode().split("\n") == [driver.partition.base, "poison"]
+
+
+async def test_a_queue_decides_which_crash_is_the_last(store: Store) -> None:
+    driver = await PartitionDriver.open(store, max_crashes=1)
+    await driver.enqueue("poison", "next")
+    poison, _ = await driver.fetch("dead")
+
+    answer = await driver.partition.reclaim("dead", CRASHED, [poison.position])
+
+    assert answer.dead == 1
+    assert (await driver.state("poison"), await driver.state("next")) == ("failed", "waiting")
+
+
+async def test_with_one_crash_allowed_nobody_is_blamed_unseen_either(store: Store) -> None:
+    driver = await PartitionDriver.open(store, max_crashes=1)
+    await driver.enqueue("innocent")
+
+    await driver.fetch("dead")
+    await driver.partition.reclaim("dead", CRASHED, None)
+
+    assert await driver.state("innocent") == "waiting"
+
+
+async def test_a_job_that_is_retried_after_its_last_crash_is_not_dead_before_it_runs(store: Store) -> None:
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("poison")
+    for _ in range(3):
+        (delivery,) = await driver.fetch("dead")
+        await driver.partition.reclaim("dead", CRASHED, [delivery.position])
+    await driver.retry("poison")
+
+    await driver.fetch("stopped")
+    await driver.partition.reclaim("stopped", CRASHED, [])
+    assert await driver.state("poison") == "waiting"
+
+    (delivery,) = await driver.fetch("dead")
+    await driver.partition.reclaim("dead", CRASHED, [delivery.position])
+    assert await driver.state("poison") == "failed"

@@ -432,7 +432,7 @@ class Repartitioned(RuleBasedStateMachine):
             quiet = 0 if moved or any(busy) else quiet + 1
 
     def clean_up(self, layout: Layout) -> None:
-        """When nothing is kept any more, only the marks of old partitions are left of them."""
+        """When nothing is kept any more, only the marks of old partitions are left, and counts that expire."""
         for number in [n for generation in layout.generations for n in generation.numbers]:
             partition = self.store.partition(self.settings, number)
             for state in ("completed", "failed"):
@@ -454,7 +454,8 @@ class Repartitioned(RuleBasedStateMachine):
         left = {
             name.rpartition("}:")[2]
             for name in names
-            if name.rpartition("}:")[0] + "}:" not in current and "stats:" not in name and "once:" not in name
+            if name.rpartition("}:")[0] + "}:" not in current
+            and not any(expiring in name for expiring in ("stats:", "errors:", "once:"))
         }
         assert left <= {"index"}
 

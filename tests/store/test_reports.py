@@ -10,7 +10,7 @@ from partition_driver import PartitionDriver
 from qbull.config import Keep
 from qbull.core.ids import new_token
 from qbull.core.layout import Generation
-from qbull.core.record import REPORT_END_FLAG, Ending, append_ending, body_of, split_ending
+from qbull.core.record import REPORT_END_FLAG, Ending, append_ending, body_of, crashes_of, split_ending
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.layout import close_partition
@@ -233,3 +233,22 @@ async def test_a_partition_that_was_left_stays_until_its_reports_are_told(store:
     after = await store.server.script("move_erase", driver.partition.base)
 
     assert (before, untold, after) == (0, ["wa", "ca"], 1)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"x" * 3000], ids=["small", "large"])
+async def test_a_job_that_is_done_after_a_crash_is_reported_with_its_crashes(
+    store: Store, payload: bytes
+) -> None:
+    driver = await PartitionDriver.open(store, track=True)
+    await driver.enqueue("a", payload=payload)
+    [lost] = await driver.fetch("dead")
+    await driver.partition.reclaim("dead", BURIED, [lost.position])
+    await told(driver)
+
+    [delivery] = await driver.fetch()
+    await driver.finish(delivery)
+
+    [value] = await values(driver)
+    record, ending = split_ending(value)
+    assert await told(driver) == ["ca"]
+    assert (crashes_of(record), body_of(record).task, ending.attempt) == (1, "task", 1)

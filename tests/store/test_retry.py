@@ -92,7 +92,7 @@ async def test_a_lane_with_a_limit_keeps_it(store: Store) -> None:
     assert [ids_of(delivery) for delivery in await driver.fetch()] == [["a2"], ["a3"]]
 
 
-async def test_a_job_that_killed_workers_has_one_try_alone(store: Store) -> None:
+async def test_a_retried_job_that_killed_workers_stays_a_suspect(store: Store) -> None:
     driver = await PartitionDriver.open(store)
     await driver.enqueue("a")
     for _ in range(3):
@@ -103,7 +103,7 @@ async def test_a_job_that_killed_workers_has_one_try_alone(store: Store) -> None
     await driver.retry("a")
 
     (delivery,) = await driver.fetch()
-    assert crashes_of(delivery.job(0).record) == 2
+    assert crashes_of(delivery.job(0).record) == 3
 
 
 async def test_what_was_removed_or_retried_is_in_no_page(store: Store) -> None:

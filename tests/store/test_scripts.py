@@ -10,6 +10,7 @@ import pytest
 import qbull.store
 from qbull.core.record_layout import LUA_CONSTANTS
 from qbull.store.connection.scripts import COMMIT_STEPS, RECORD_LAYOUT, BrokenScript, load_script, script
+from qbull.store.store import Store
 
 LUA = Path(qbull.store.__path__[0]) / "lua"
 VERBS = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -51,6 +52,20 @@ def test_a_script_gets_the_libraries_of_its_libraries_each_once_and_in_order(tmp
     places = [source.index(f"local {text}") for text in ("ground", "function wall", "function roof")]
     assert places == sorted(places)
     assert source.count("local ground") == 1
+
+
+def test_a_number_with_a_name_takes_no_local_variable(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        verb="-- KEYS  base\n-- USES  wall\nlocal MOST = 12\nreturn wall(MOST) -- at MOST",
+        lib_wall="local BRICKS = 500\nlocal function wall(n) return n * BRICKS + 'MOST_BRICKS' end",
+    )
+
+    source = load_script("verb", folder).source
+
+    assert re.findall(r"^local (\w+)", source, re.MULTILINE) == ["base", "function"]
+    assert "return n * 500 + 'MOST_BRICKS' end" in source
+    assert source.endswith("return wall(12) -- at MOST")
 
 
 def test_the_names_of_libraries_are_added_to_those_of_the_script(tmp_path: Path) -> None:
@@ -170,6 +185,14 @@ def test_a_file_names_everything_that_it_uses_in_its_header_and_nothing_else(nam
     assert used <= given.union(arguments, *by_library.values())
     assert {part for part, names in by_library.items() if not names & used} == set(), "unused libraries"
     assert set(header.get("NAMES", "").split()) <= used
+
+
+async def test_every_script_compiles_with_the_test_clock_too(store: Store) -> None:
+    """A Lua function has at most 200 local names, and the test clock needs some."""
+    for verb in VERBS:
+        for test_clock in (False, True):
+            loaded = script(verb, test_clock=test_clock)
+            assert await store.server.call("SCRIPT", "LOAD", loaded.source) == loaded.digest.encode()
 
 
 def _names_of_library(part: str) -> set[str]:

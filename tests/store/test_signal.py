@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from partition_driver import CRASHED, PartitionDriver
 
+from qbull.core.calls import HistoryChange
 from qbull.core.durable import StepRecord, encode_record
 from qbull.core.ids import new_token
 from qbull.core.record import ExtendedBody, repack
@@ -32,7 +33,7 @@ async def pending(driver: PartitionDriver, job: str) -> list[tuple[int, str, byt
 async def take(driver: PartitionDriver, delivery: Delivery, number: int, taken: int) -> bool:
     job = delivery.job(0)
     record = number, encode_record(StepRecord(number, "wait_for a", b"", 0, "r", b"1"))
-    write = HistoryWrite(job.id, job.position, [record], taken=taken)
+    write = HistoryWrite(job.id, job.position, HistoryChange([record], taken=taken))
     return (await write_history(driver.partition, None, [write]))[0]
 
 

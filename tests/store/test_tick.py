@@ -15,11 +15,13 @@ from qbull.core.record import to_datetime
 from qbull.core.retry import Retry
 from qbull.core.schedule import Schedule
 from qbull.core.schedule_rule import ScheduleRule
+from qbull.core.schedule_runs import EndedRun, read_runs
 from qbull.core.schedule_state import PlanChange, SchedulePlan, fields_of, pause_plan, resume_plan
 from qbull.core.task import TaskSpec
 from qbull.errors import NotFound
 from qbull.store.read import inspect, pages
 from qbull.store.store import Store
+from qbull.store.verbs.schedule_runs import note_ended_runs
 from qbull.store.verbs.schedules import PartitionPlans, ScheduleLocation, ScheduleStore
 from qbull.store.verbs.tick import ScheduleTicks
 
@@ -502,3 +504,38 @@ async def test_a_run_expires_as_any_job_of_its_task_does(store: Store) -> None:
     await ticker.driver.let_end_come(planned, by_hand)
     await ticker.driver.partition.promote()
     assert [await ticker.driver.state(id) for id in (planned, by_hand)] == ["cancelled", "cancelled"]
+
+
+async def test_the_newest_30_runs_are_kept_with_their_outcomes(store: Store) -> None:
+    ticker = await Ticker.make(store, catch_up="all", overlap="allow")
+    first = await ticker.set_back(40 * MINUTE)
+    await ticker.tick()
+
+    runs = read_runs((await ticker.plan()).runs)
+    assert len(runs) == 30
+    assert runs[-1].job_id == ticker.schedule.tick_id(first + 10 * MINUTE)
+    assert {(run.outcome, run.duration_ms) for run in runs} == {(None, None)}
+
+    ended = [EndedRun("s", (runs[0].job_id or "").encode(), "f", 12.25)]
+    forgotten = EndedRun("s", ticker.schedule.tick_id(first).encode(), "c", 1.0)
+    for _ in range(2):
+        assert await note_ended_runs(ticker.driver.partition, [*ended, forgotten]) == 1
+
+    noted = read_runs((await ticker.plan()).runs)
+    assert (noted[0].outcome, noted[0].duration_ms) == ("failed", 12.2)
+    assert noted[1:] == runs[1:]
+
+
+async def test_skipped_and_missed_runs_are_among_the_runs(store: Store) -> None:
+    ticker = await Ticker.make(store)
+    await ticker.set_back(MINUTE)
+    await ticker.tick()
+    await ticker.set_back(MINUTE)
+    await ticker.driver.store.server.call("HDEL", ticker.driver.partition.base + "schedule:s", "last")
+    await ticker.tick()
+    late = await Ticker.make(store, late=3590, every=3600)
+    await late.set_back(3 * 3_600_000)
+    await late.tick()
+
+    outcomes = [run.outcome for run in read_runs((await late.plan()).runs)]
+    assert outcomes == ["missed", "skipped", None]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,3 +227,39 @@ def test_only_producers_can_be_write_only() -> None:
     for roles in (["worker"], ["producer", "worker"]):
         with pytest.raises(ConfigError, match="for the role producer alone"):
             acl(roles, AclScope("test", write_only=True), "somebody")
+
+
+async def test_a_write_only_producer_sends_by_name_and_is_checked(node: Node) -> None:
+    grant(node, "partner", AclScope("test", write_only=True))
+    async with app_of(node) as elsewhere, app_of(node, "partner", write_only=True) as app:
+        queue = elsewhere.queue("by-name")
+
+        @queue.task(key="{customer}")
+        async def pay(customer: str) -> str:
+            return customer
+
+        async with elsewhere.worker():
+            job = await app.send("by-name", "pay", {"customer": "c"})
+            assert await queue.job(job.id).result(timeout=10) == "c"
+            with pytest.raises(qbull.ArgumentsError, match="customer: expected string, got integer"):
+                await app.send("by-name", "pay", {"customer": 1})
+            with pytest.raises(qbull.NotFound, match='no task "play" is known to the server'):
+                await app.send("by-name", "play", {"customer": "c"})
+
+
+async def test_a_write_only_producer_stores_large_arguments_elsewhere(node: Node, tmp_path: Path) -> None:
+    grant(node, "partner", AclScope("test", write_only=True))
+    stored = qbull.FileArguments(tmp_path, over=100)
+    async with (
+        app_of(node, arguments=stored) as elsewhere,
+        app_of(node, "partner", write_only=True, arguments=stored) as app,
+    ):
+        queue = elsewhere.queue("by-name")
+
+        @queue.task
+        async def count(text: str) -> int:
+            return len(text)
+
+        async with elsewhere.worker():
+            job = await app.send("by-name", "count", {"text": "x" * 2_000_000})
+            assert await queue.job(job.id).result(timeout=10) == 2_000_000

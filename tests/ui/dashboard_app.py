@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Literal
 
 import qbull
 
@@ -51,6 +53,18 @@ async def welcome(user_id: str, address: str, refusals: int = 0) -> dict[str, st
     return {"sent_to": address}
 
 
+@email.task(name="import")
+async def import_row(kind: str) -> None:
+    """Fails in another place with each attempt, and logs at each level."""
+    job = qbull.current_job()
+    for level in ("debug", "info", "warning", "error"):
+        await job.log(f"{level} of attempt {job.attempt}", level=level)  # type: ignore[arg-type]
+    if job.attempt == 1:
+        raise KeyError("customer")
+    if job.attempt == 2:
+        raise ValueError("no such currency")
+
+
 @email.task(name="newsletter")
 async def newsletter(user_id: str, address: str, issue: int) -> str:
     if "@" not in address:
@@ -97,6 +111,10 @@ async def alert(channel: str, text: str) -> str:
     return "ok"
 
 
+@slack.task(name="digest", limit=qbull.Limit("slack-api", rate=qbull.Rate(2, per=600)).use(key="{channel}"))
+async def digest(channel: str) -> None: ...
+
+
 @maintenance.task(name="place")
 async def place(order: str, labels: int = 2) -> str:
     """Begins a flow; gives the id of the job that it ends with."""
@@ -104,6 +122,14 @@ async def place(order: str, labels: int = 2) -> str:
     flow = await qbull.chain(
         reserve.step(order), sent, ship.step(order), fallback=refund.step(order)
     ).enqueue()
+    return flow.last.id
+
+
+@maintenance.task(name="weave")
+async def weave(order: str, levels: int = 12) -> str:
+    """Begins a flow with three jobs on each of many levels; gives the id of the job that it ends with."""
+    parts = [qbull.group(*(label.step(order) for _ in range(3))) for _ in range(levels)]
+    flow = await qbull.chain(reserve.step(order), *parts, ship.step(order)).enqueue()
     return flow.last.id
 
 
@@ -145,3 +171,32 @@ async def daily_report() -> str:
 async def sync_exchange_rates() -> dict[str, float]:
     await asyncio.sleep(0.15)
     return {"EUR/USD": 1.0842, "EUR/ARS": 1412.5}
+
+
+@dataclass
+class Approval:
+    by: str
+    amount: int
+    how: Literal["transfer", "cash"]
+    urgent: bool = False
+
+
+async def take_payment(order: str) -> str:
+    return f"payment of {order}"
+
+
+async def send_parcel(order: str, payment: str) -> str:
+    if order == "lost":
+        raise ConnectionError("no lorry")
+    return f"{order} for {payment}"
+
+
+@orders.task(name="fulfil", durable=True)
+async def fulfil(order: str, words: int = 3) -> str:
+    """Has steps, waits for an approval, and emits words."""
+    job = qbull.current_job()
+    payment = await job.step(take_payment, order)
+    approval = await job.wait_for("approval", type=Approval, timeout=86_400)
+    for word in range(words):
+        await job.emit({"word": word, "by": approval.by})
+    return await job.step(send_parcel, order, payment)

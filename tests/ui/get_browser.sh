@@ -1,9 +1,16 @@
-# A Chromium for the tests of the dashboard: the one that is there, Debian's, or Playwright's. Without one these tests are skipped, and say so.
-command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null && exit 0
+# Browsers for the tests of the dashboard: those that are there, Debian's, or Playwright's Chromium. Without one its tests are skipped, and say so.
+chromium() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+firefox() { command -v firefox-esr || command -v firefox; }
+missing=""
+chromium >/dev/null || missing="chromium"
+firefox >/dev/null || missing="$missing firefox-esr"
+[ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing chromium for the tests of the dashboard"
+    echo "installing $missing for the tests of the dashboard"
     export DEBIAN_FRONTEND=noninteractive
-    { timeout 120 apt-get -qq update && timeout 300 apt-get -qq install -y --no-install-recommends chromium; } >/dev/null 2>&1 && exit 0
+    { timeout 120 apt-get -qq update && timeout 300 apt-get -qq install -y --no-install-recommends $missing; } >/dev/null 2>&1
 fi
+firefox >/dev/null || echo "there is no Firefox: the test of the dashboard in Firefox is skipped"
+chromium >/dev/null && exit 0
 timeout 120 "$1/playwright" install chromium >/dev/null 2>&1 || echo "there is no Chromium: the tests of the dashboard in a browser are skipped"
 exit 0

@@ -129,6 +129,12 @@ def views(page: Page, url: str) -> dict[str, str]:
         best = [one for one in found if any(step["state"] == "active" for step in one["steps"])] or found
         return f"job?queue={best[0]['queue']}&id={best[0]['id']}" if best else "flows"
 
+    def error() -> str:
+        """The kind of error that fails most."""
+        found = page.request.get(f"{url}/api/queues/email/failures").json()
+        groups = found["groups"]
+        return f"error?queue=email&kind={groups[0]['fingerprint']}" if groups else "dead"
+
     return {
         "overview": "",
         "queues": "queues",
@@ -142,8 +148,10 @@ def views(page: Page, url: str) -> dict[str, str]:
         "flows": "flows",
         "alerts": "alerts",
         "dead": "dead",
+        "error": error(),
+        "limits": "limits",
         "key": "keys?queue=payments&key=ACC-7731",
-        "schedules": "schedules",
+        "schedules": "schedules?name=sync-exchange-rates",
         "workers": "workers",
         "access": "access",
         "system": "system",

@@ -21,7 +21,7 @@ pytestmark = [
 
 async def test_a_queue_is_paused_and_resumed(dashboard: DashboardServer, admin: Person) -> None:
     page = await admin.go("queues?find=slack")
-    card = page.locator(".queue-card", has_text="slack")
+    card = page.get_by_role("row", name=re.compile("slack"))
 
     await card.get_by_role("button", name="Pause").click()
     await admin.undo("slack is paused")
@@ -45,8 +45,8 @@ async def test_a_count_leads_to_what_was_counted(dashboard: DashboardServer, adm
 
     await page.get_by_role("link", name=re.compile("email: .* failed")).click()
 
-    await expect(page).to_have_url(re.compile("queue=email&state=failed"))
-    await expect(page.get_by_role("link", name=re.compile(id))).to_be_visible()
+    await expect(page).to_have_url(re.compile(r"q=queue%3Aemail\+state%3Afailed"))
+    await expect(page.locator(f'a[title="{id}"]')).to_be_visible()
 
 
 async def test_settings_are_changed_and_reset(dashboard: DashboardServer, admin: Person) -> None:
@@ -54,8 +54,8 @@ async def test_settings_are_changed_and_reset(dashboard: DashboardServer, admin:
     settings = page.locator(".card", has=page.get_by_role("heading", name="Settings"))
 
     await settings.get_by_role("button", name="Change").click()
-    await page.get_by_label("Jobs at a time in a worker").fill("3")
-    await page.get_by_label("Starts at most").fill("50")
+    await page.get_by_label("Concurrency per worker").fill("3")
+    await page.get_by_label("Rate limit").fill("50")
     await admin.confirm("Change")
     await expect(settings).to_contain_text("50 in 1 s")
     changed = dashboard.ask("GET", "queues/slack/settings")
@@ -66,6 +66,49 @@ async def test_settings_are_changed_and_reset(dashboard: DashboardServer, admin:
     assert changed["settings"]["rate"] == {"count": 50, "per": 1.0}
     assert "concurrency" not in dashboard.ask("GET", "queues/slack/settings")["changed"]
     dashboard.ask("DELETE", "queues/slack/settings")
+
+
+async def test_timeout_and_retention_are_changed_for_a_reason_that_the_audit_log_keeps(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    page = await admin.go("queue?name=slack")
+    settings = page.locator(".card", has=page.get_by_role("heading", name="Settings"))
+
+    await settings.get_by_role("button", name="Change").click()
+    await page.get_by_label("Timeout of a run, in seconds").fill("90")
+    await page.get_by_label("Keep failed ones for seconds").fill("3600")
+    await page.get_by_label("Reason, for the audit log").fill("hängt seit 9 Uhr")
+    await admin.confirm("Change")
+    await expect(settings).to_contain_text("1 min 30 s")
+
+    changed = dashboard.ask("GET", "queues/slack/settings")["settings"]
+    assert (changed["timeout"], changed["keep"]["failed_for"]) == (90, 3600)
+    entries = dashboard.ask("GET", "audit")["entries"]
+    assert ("change settings", "hängt seit 9 Uhr") in [(one["action"], one["reason"]) for one in entries]
+    dashboard.ask("DELETE", "queues/slack/settings")
+
+
+async def test_a_job_that_waits_gets_another_time_and_other_arguments(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    said = {"channel": "#ops", "text": "later"}
+    id = dashboard.enqueue("slack", "alert", said, delay=3600)
+    page = await admin.go(f"job?queue=slack&id={id}")
+
+    await admin.press("Reschedule")
+    await page.get_by_label("Time", exact=True).fill("2030-01-31T12:00:00Z")
+    await admin.confirm("Reschedule")
+    await page.get_by_role("button", name="Edit", exact=True).click()
+    await page.get_by_label("Arguments (JSON)").fill('{"channel": "#ops", "text": "even later"}')
+    await page.get_by_label("Reason, for the audit log").fill("a typo")
+    await admin.confirm("Change")
+
+    job = dashboard.ask("GET", f"queues/slack/jobs/{id}")
+    assert (job["state"], job["dueAt"][:19]) == ("delayed", "2030-01-31T12:00:00")
+    assert job["payload"]["text"] == "even later"
+    entries = dashboard.ask("GET", "audit")["entries"]
+    assert ("update job", "a typo") in [(one["action"], one["reason"]) for one in entries]
+    dashboard.ask("DELETE", f"queues/slack/jobs/{id}")
 
 
 async def test_the_number_of_partitions_is_changed(dashboard: DashboardServer, admin: Person) -> None:
@@ -100,16 +143,15 @@ async def test_the_address_holds_the_filter(dashboard: DashboardServer, admin: P
     dashboard.until("email", found, "completed")
     page = await admin.go("jobs?queue=email&state=completed")
 
-    await admin.press("Filter")
-    await page.get_by_label("Argument", exact=True).fill("user_id=needle")
-    await page.get_by_role("button", name="Apply").click()
+    await page.get_by_role("combobox", name="Query").fill("queue:email state:completed args.user_id:needle")
+    await page.get_by_role("button", name="Search").click()
     await expect(page.locator("tbody tr")).to_have_count(1)
-    await expect(page.get_by_role("link", name=re.compile(found))).to_be_visible()
+    await expect(page.locator(f'tbody a[title="{found}"]')).to_be_visible()
     await page.reload()
 
     await expect(page.locator("tbody tr")).to_have_count(1)
-    assert "payload=user_id%3Dneedle" in page.url
-    await page.get_by_role("button", name="Without Argument").click()
+    assert "args.user_id%3Aneedle" in page.url
+    await page.get_by_role("button", name="Clear the query").click()
     await expect(page.locator("tbody tr")).not_to_have_count(1)
 
 
@@ -119,7 +161,7 @@ async def test_chosen_jobs_are_retried(dashboard: DashboardServer, admin: Person
     await expect(page.locator("tbody tr")).to_have_count(3)
 
     for id in ids[:2]:
-        await page.get_by_label(f"Choose {id}").check()
+        await page.get_by_label(f"Select {id}").check()
     await admin.press("Retry")
     await admin.confirm("Retry (2)")
 
@@ -138,20 +180,20 @@ async def test_all_that_match_are_removed_by_the_server(dashboard: DashboardServ
         dashboard.enqueue("email", "welcome", call, delay=3000)
     page = await admin.go("jobs?queue=email&state=delayed&payload=user_id%3Dcrowd")
 
-    await page.get_by_label("Choose all that are shown").check()
-    await page.get_by_role("button", name="Choose all 60 that match").click()
+    await page.get_by_label("Select all shown").check()
+    await page.get_by_role("button", name="Select all 60 matching").click()
     await admin.press("Remove")
     await admin.confirm("Remove (60)")
 
     await expect(page.locator(".operations")).to_contain_text("60 jobs")
-    await expect(page.get_by_text("No job fits this filter")).to_be_visible()
+    await expect(page.get_by_text("No job matches this query")).to_be_visible()
     dashboard.ask("POST", "queues/email/resume")
 
 
 async def test_a_failed_job_is_edited_and_retried(dashboard: DashboardServer, admin: Person) -> None:
     [id] = dashboard.fail(1, "these arguments cannot work")
     page = await admin.go(f"job?queue=email&id={id}")
-    await expect(page.get_by_label("Traceback")).to_contain_text(
+    await expect(page.get_by_label("Traceback", exact=True)).to_contain_text(
         "ConnectionError: these arguments cannot work"
     )
 
@@ -231,7 +273,7 @@ async def test_a_halted_lane_goes_on_after_its_head_was_skipped(
 
     await page.get_by_role("link", name="halt-1").first.click()
     await expect(page.get_by_text("This lane is halted")).to_be_visible()
-    await expect(page.get_by_role("link", name=re.compile(behind))).to_be_visible()
+    await expect(page.locator(f'a[title="{behind}"]')).to_be_visible()
     await admin.press("Skip it")
     await admin.confirm("Skip it")
 
@@ -244,14 +286,19 @@ async def test_schedules_are_run_paused_edited_added_and_removed(
 ) -> None:
     page = await admin.go("schedules")
     daily = page.locator(".schedule", has_text="daily-report")
-    await expect(daily.locator(".next-runs tbody tr")).to_have_count(5)
-    await expect(daily.locator(".next-runs tbody tr").first).to_contain_text(re.compile("09:00.*1[23]:00"))
+    await expect(daily).to_contain_text("At 09:00, Monday through Friday")
+    await daily.get_by_role("button", name="daily-report", exact=True).click()
+    next_runs = page.locator(".next-runs tbody tr")
+    await expect(next_runs).to_have_count(5)
+    await expect(next_runs.first).to_contain_text(re.compile("09:00.*1[23]:00"))
 
     await daily.get_by_role("button", name="Run now").click()
     await expect(daily.get_by_text("completed")).to_be_visible()
-    await daily.get_by_role("button", name="Pause").click()
-    await expect(daily.get_by_text("paused", exact=True)).to_be_visible()
-    await daily.get_by_role("button", name="Resume").click()
+    last = page.locator(".last-runs tbody tr").first
+    await expect(last).to_contain_text(re.compile(r"completed.*\d+ ms"))
+    await daily.get_by_role("button", name="Pause daily-report").click()
+    await expect(daily.get_by_text("paused", exact=True).first).to_be_visible()
+    await daily.get_by_role("button", name="Resume daily-report").click()
     await admin.press("New schedule")
     await page.get_by_label("Name").fill("nightly")
     await page.locator("dialog").get_by_label("Queue").select_option("slack")
@@ -263,9 +310,9 @@ async def test_schedules_are_run_paused_edited_added_and_removed(
     await expect(page.get_by_role("alert")).to_contain_text("not a rule")
     await page.get_by_label("Cron expression").fill("30 2 * * *")
     await admin.confirm("Add")
-    nightly = page.locator(".schedule", has=page.get_by_role("heading", name="nightly"))
+    nightly = page.locator(".schedule", has=page.get_by_role("button", name="nightly", exact=True))
     await expect(nightly).to_contain_text("02:30")
-    await nightly.get_by_role("button", name="Edit").click()
+    await nightly.get_by_role("button", name="Edit nightly").click()
     await page.get_by_label("Cron expression").fill("45 3 * * *")
     await admin.confirm("Save")
     await expect(nightly).to_contain_text("03:45")
@@ -281,11 +328,13 @@ async def test_workers_show_what_they_run(dashboard: DashboardServer, admin: Per
 
     page = await admin.go("workers")
 
-    await expect(
-        page.locator(".worker").get_by_role("link", name="reports/monthly-statement")
-    ).to_be_visible()
-    await expect(page.locator(".worker-queues")).to_contain_text("0–7")
-    dashboard.ask("POST", f"queues/reports/jobs/{id}/cancel")
+    row = page.locator("tr", has=page.locator(f"a[href*='{id}']"))
+    await expect(row).to_contain_text(re.compile(r"\d+ m?s"))
+    await expect(page.locator(".workers tbody tr").first).to_contain_text("live")
+    await expect(page.locator(".matrix")).to_contain_text("0–7")
+    await row.get_by_role("button", name="Cancel reports/monthly-statement").click()
+    await admin.confirm("Cancel the job")
+    dashboard.until("reports", id, "cancelled")
 
 
 async def test_finished_jobs_are_cleaned(dashboard: DashboardServer, admin: Person) -> None:
@@ -338,7 +387,7 @@ async def test_a_viewer_sees_no_button_that_would_be_refused(
     [failed] = dashboard.fail(1, "only to be looked at")
     later = dashboard.enqueue("email", "welcome", {"user_id": "u", "address": "a@b.c"}, delay=3600)
     allowed = re.compile(
-        r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|Show more|Show the lane|Apply|Try again|.*– show|Choose.*)$"
+        r"^(Filter|Load again|Copy.*|1 h|6 h|24 h|7 d|30 d|Show more|Show the lane|Apply|Clear the query|Compare two attempts …|Search|Try again|.*– show|Select.*|Clear selection)$"
     )
 
     for path in (*VIEWS, f"job?queue=email&id={failed}", f"job?queue=email&id={later}"):
@@ -346,7 +395,9 @@ async def test_a_viewer_sees_no_button_that_would_be_refused(
         await expect(page.locator(".loading")).to_have_count(0)
         names = [
             await one.get_attribute("aria-label") or (await one.inner_text()).strip()
-            for one in await page.locator("main button").all()
+            for one in await page.locator(
+                "main button:not(.sort):not([aria-pressed]):not([aria-expanded]):visible"
+            ).all()
         ]
         assert [name for name in names if not allowed.match(name)] == [], path
     dashboard.ask("DELETE", f"queues/email/jobs/{later}")

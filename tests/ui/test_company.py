@@ -161,7 +161,7 @@ async def test_whoever_has_only_a_keyboard_retries_a_job(
     await press("Enter")
     await press("j")
     await press("x")
-    await expect(page.get_by_text("1 is chosen")).to_be_visible()
+    await expect(page.get_by_text("1 selected")).to_be_visible()
     await page.get_by_role("button", name="Retry", exact=True).focus()
     await press("Enter")
     await expect(page.get_by_role("dialog")).to_be_visible()

@@ -87,7 +87,7 @@ async def test_nothing_that_a_job_or_a_person_says_runs(dashboard: DashboardServ
 
     await admin.go("")
     await page.keyboard.press("Control+k")
-    await page.get_by_role("combobox", name="Find or do").fill(CORPUS[1])
+    await page.get_by_role("combobox", name="Find or run").fill(CORPUS[1])
     await expect(page.get_by_role("option").last).to_contain_text("onerror")
     assert await page.evaluate("window.ran") is None
 

@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboard_server import ADMIN, PASSWORD, VIEWS, DashboardServer, Person, address, person, running
+from dashboard_server import ADMIN, HERE, PASSWORD, VIEWS, DashboardServer, Person, address, person, running
 from playwright.async_api import Browser, expect
 
 from qbull.api.dashboard import Dashboard as Built
@@ -52,15 +54,19 @@ async def test_the_overview_tells_what_happens_as_it_happens(
     page = await admin.go("")
     await expect(page.locator(".side .live")).to_have_text("Live")
 
-    id = dashboard.enqueue("email", "welcome", {"user_id": "u1", "address": "live@example.com"})
+    row = page.locator("tr", has=page.get_by_role("link", name="email", exact=True))
+    before = dashboard.ask("GET", "queues/email/stats")["completed"]
 
-    await expect(page.locator(".feed")).to_contain_text(id)
+    dashboard.enqueue("email", "welcome", {"user_id": "u1", "address": "live@example.com"})
+
+    done = row.get_by_role("link", name=f"email: {before + 1} completed")
+    await expect(done).to_be_visible()
     await expect(page.locator(".verdict")).to_contain_text("All queues work")
     await expect(page.get_by_role("img", name=re.compile("Jobs per minute"))).to_be_visible()
     await page.get_by_role("button", name="24 h").click()
     await expect(page.get_by_role("button", name="24 h")).to_have_attribute("aria-pressed", "true")
-    await page.locator(".feed a", has_text=id).click()
-    await expect(page.get_by_role("heading", name="welcome")).to_be_visible()
+    await done.click()
+    await expect(page.locator("h1")).to_be_focused()
 
 
 async def test_a_running_job_shows_its_progress_and_its_log_as_they_come(
@@ -117,7 +123,7 @@ async def test_the_keyboard_goes_everywhere(dashboard: DashboardServer, admin: P
     await expect(page.locator("tbody tr").first).to_be_visible()
     await page.keyboard.press("j")
     await page.keyboard.press("x")
-    await expect(page.get_by_text("1 is chosen")).to_be_visible()
+    await expect(page.get_by_text("1 selected")).to_be_visible()
     await page.keyboard.press("Enter")
     await expect(page.locator("h1")).to_contain_text("alert")
 
@@ -125,7 +131,7 @@ async def test_the_keyboard_goes_everywhere(dashboard: DashboardServer, admin: P
 async def _find(page: Any, words: str) -> None:
     await expect(page.locator("dialog[open]")).to_have_count(0)
     await page.keyboard.press("Control+k")
-    await expect(page.get_by_role("combobox", name="Find or do")).to_be_focused()
+    await expect(page.get_by_role("combobox", name="Find or run")).to_be_focused()
     await page.keyboard.type(words)
     await page.keyboard.press("Enter")
 
@@ -162,7 +168,7 @@ async def test_an_address_that_leads_nowhere_says_so(admin: Person) -> None:
         ("nothing-like-this", "There is nothing here"),
         ("job?queue=email&id=no-such.job/at%20all", "no job"),
         ("queue?name=nowhere", "nowhere"),
-        ("jobs?queue=email&state=failed&key=nobody", "No job fits this filter"),
+        ("jobs?queue=email&state=failed&key=nobody", "No job matches this query"),
     ):
         await page.goto(f"{admin.dashboard.url}/ui/{path}")
         await expect(page.locator("main")).to_contain_text(words)
@@ -223,12 +229,39 @@ async def test_axe_finds_nothing_wrong_with_any_view(
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await page.keyboard.press("Control+k")
-    await expect(page.get_by_role("combobox", name="Find or do")).to_be_focused()
+    await expect(page.get_by_role("combobox", name="Find or run")).to_be_focused()
     found["palette"] = await _axe(page, scheme)
+
+    await page.keyboard.press("Escape")
+    found |= dict(await _faults_of_an_error(dashboard, somebody, scheme))
 
     assert {path: ills for path, ills in found.items() if ills} == {}
     assert somebody.wrong == []
     await somebody.context.close()
+
+
+async def _faults_of_an_error(
+    dashboard: DashboardServer, somebody: Person, scheme: str
+) -> list[tuple[str, list[str]]]:
+    """The page of a kind of error that is acknowledged, and its dialogs."""
+    [kind] = [
+        one["fingerprint"]
+        for one in dashboard.ask("GET", "errors")["kinds"]
+        if one["lastError"] == "ConnectionError: smtp.example.com refused the connection"
+    ]
+    dashboard.ask("PUT", f"queues/email/errors/{kind}/acknowledgement", {"note": "for axe"})
+    page = await somebody.go(f"error?queue=email&kind={kind}")
+    await expect(page.locator(".loading")).to_have_count(0)
+    found = [("error", await _axe(page, scheme))]
+    await page.get_by_role("button", name="Acknowledge …").click()
+    found.append(("acknowledge", await _axe(page, scheme)))
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Retry all …").click()
+    await page.get_by_label("Changed arguments, as JSON").fill('{"fail": null}')
+    await expect(page.locator(".patched").first).to_be_visible()
+    found.append(("retry all", await _axe(page, scheme)))
+    dashboard.ask("DELETE", f"queues/email/errors/{kind}/acknowledgement")
+    return found
 
 
 async def _axe(page: Any, scheme: str) -> list[str]:
@@ -244,3 +277,33 @@ async def _axe(page: Any, scheme: str) -> list[str]:
         for ill in result["violations"]
         for node in ill["nodes"][:3]
     ]
+
+
+LINK = """
+import asyncio
+from dashboard_app import app
+from qbull.store.verbs.sessions import offer_login
+
+async def main():
+    async with app:
+        print(await offer_login(app._client().store))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_login_link_opens_the_dashboard_and_leaves_the_address(
+    dashboard: DashboardServer, browser: Browser
+) -> None:
+    command = [sys.executable, "-c", LINK]
+    code = subprocess.check_output(command, env=dashboard.environment, cwd=HERE, text=True).strip()
+    somebody = await person(dashboard, browser, None)
+
+    page = await somebody.go(f"#login={code}")
+    await expect(page.locator("h1")).to_have_text("Overview")
+    assert "login" not in page.url
+    other = await person(dashboard, browser, None)
+    page = await other.go(f"#login={code}")
+    await expect(page.locator("main")).to_contain_text("was used or has expired")
+    for one in (somebody, other):
+        await one.context.close()

@@ -61,11 +61,14 @@ async def test_a_waiting_job_holds_no_slot_and_goes_on_with_the_signal(app: qbul
         assert info is not None and info.due_at is not None
         assert (info.state, info.suspended, info.waits_for) == ("delayed", "waiting", ("approval",))
         assert str(await job.why()).startswith('it waits for the signal "approval", until ')
-        assert [step.state for step in await job.steps()] == ["waiting"]
+        (waiting,) = await job.steps()
+        assert waiting.state == "waiting" and waiting.schema is not None
+        assert "items" in waiting.schema["$defs"]["Approval"]["properties"]
         assert await job.signal("approval", Approval("ada", [])) == "sent"
         assert await job.result(timeout=20) == ("ada", 1)
 
     (step,) = await job.steps()
+    assert step.schema is None
     assert (step.name, step.state, step.result) == (
         "wait_for approval",
         "completed",
@@ -90,7 +93,9 @@ async def test_an_early_signal_is_kept_and_signals_come_in_order(app: qbull.App)
 
 
 async def test_a_wait_without_a_timeout_has_no_due_time(app: qbull.App) -> None:
-    @app.queue("orders").task(durable=True)
+    queue = app.queue("orders")
+
+    @queue.task(durable=True)
     async def work() -> None:
         await qbull.current_job().wait_for("go")
 
@@ -100,6 +105,10 @@ async def test_a_wait_without_a_timeout_has_no_due_time(app: qbull.App) -> None:
         info = await job.info()
         assert info is not None and info.due_at is None
         assert (await job.why()).reasons[0].text == 'it waits for the signal "go"'
+        stats = await queue.stats()
+        assert (stats.waiting, stats.delayed) == (0, 1)
+        assert [one.id for one in await queue.jobs("delayed")] == [job.id]
+        assert await queue.jobs("waiting") == []
         # Running it early changes nothing: it looks, and waits again.
         await job.promote()
         await eventually(lambda: waits(job))
@@ -295,7 +304,7 @@ async def test_a_worker_that_dies_while_it_takes_a_signal_neither_loses_nor_repe
     write, lost = history.write_history, list[int]()
 
     async def lose_once(partition: Partition, confirmed: Any, writes: list[HistoryWrite]) -> list[bool]:
-        if any(one.taken for one in writes) and not lost:
+        if any(one.change.taken for one in writes) and not lost:
             lost.append(1)
             if arrives:
                 await write(partition, confirmed, writes)

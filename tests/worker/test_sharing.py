@@ -54,6 +54,52 @@ async def test_static_workers_read_what_the_formula_says(shared: PartitionedQueu
         assert await shared.shared_out(8, 8) == [list(range(0, 16, 2)), list(range(1, 16, 2))]
 
 
+async def test_static_workers_cover_an_instance_that_is_gone_until_it_is_back(
+    shared: PartitionedQueue,
+) -> None:
+    def instance(number: int) -> Sharing:
+        return Sharing("static", instance=number, instances=3, take_over=0.2)
+
+    async with shared.worker(instance(0)), shared.worker(instance(1)):
+        first, second = await shared.shared_out(*await covering_sizes(shared))
+        assert set(range(0, 16, 3)) <= set(first) or set(range(0, 16, 3)) <= set(second)
+        jobs = await shared.step.enqueue_many([{"key": f"k{k}", "n": 0} for k in range(40)])
+        for job in jobs:
+            await job.result(timeout=10)
+        async with shared.worker(instance(2)):
+            assert await shared.shared_out(6, 5, 5) == [
+                list(range(0, 16, 3)),
+                list(range(1, 16, 3)),
+                list(range(2, 16, 3)),
+            ]
+
+
+async def covering_sizes(shared: PartitionedQueue) -> list[int]:
+    """The sizes of the shares, as soon as all partitions have a reader."""
+
+    async def all_read() -> list[int] | None:
+        shares = await shared.shares()
+        return [len(share) for share in shares] if sum(map(len, shares)) == 16 else None
+
+    found: list[int] = await eventually(all_read)
+    return found
+
+
+async def test_static_workers_that_do_not_take_over_leave_a_missing_instance_alone(
+    shared: PartitionedQueue,
+) -> None:
+    async with (
+        shared.worker(Sharing("static", instance=0, instances=3, take_over=0.05)),
+        shared.worker(Sharing("static", instance=1, instances=3)),
+    ):
+        await eventually(lambda: has_shares(shared, 5, 11))
+        assert list(range(1, 16, 3)) in await shared.shares(), "it covers nothing"
+
+
+async def has_shares(shared: PartitionedQueue, *sizes: int) -> bool:
+    return [len(share) for share in sorted(await shared.shares(), key=len)] == list(sizes)
+
+
 async def test_leased_partitions_are_taken_up_to_the_number_and_kept(shared: PartitionedQueue) -> None:
     some = Sharing("leased", most=6)
     async with shared.worker(some):

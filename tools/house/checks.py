@@ -39,6 +39,7 @@ CHECKS = (
     Check("prose", 0, "idioms in comments, docstrings and messages", prose.prose),
     Check("where", 20, '"where" that may mean "if"', prose.conditions),
     Check("page-idiom", 0, "idioms on the pages", pages.idioms),
+    Check("page-word", 0, "words that read like a translation on the pages", pages.words),
     Check("page-what", 0, '"what" as a subject on the pages', pages.what),
     Check("page-where", 0, '"where" for "if" on the pages', pages.where),
 )

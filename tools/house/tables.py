@@ -10,7 +10,7 @@ SAME_MEANING = {
 }
 
 # Names of Celery and RQ, which compat/ must spell as they do.
-IMITATED_NAMES = {"Job", "Queue", "Retry", "Signature"}
+IMITATED_NAMES = {"Dependency", "Job", "Queue", "Retry", "Signature"}
 
 # Numbers that are fixed by a protocol or a format. They measure nothing, so they need no unit.
 PROTOCOL_NUMBERS = {
@@ -20,6 +20,7 @@ PROTOCOL_NUMBERS = {
 
 # Protocols that code outside of qbull, or one of several implementations inside it, really implements.
 EXTENSION_POINTS = {
+    "ArgumentStore": "users store large arguments",
     "ResultStore": "users store large results",
     "EnqueuedJob": "the next step of a user's middleware",
     "DeclareChunk": "type of a decorator",

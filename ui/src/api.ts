@@ -22,13 +22,30 @@ export function whenLost(then: () => void): void {
   lost = then;
 }
 
+let reason = "";
+/** Run changes with a reason, which the audit log keeps. */
+export async function because<T>(text: string, run: () => Promise<T>): Promise<T> {
+  reason = text.trim();
+  try {
+    return await run();
+  } finally {
+    reason = "";
+  }
+}
+
+function headersOf(method: string, body: unknown): Record<string, string> {
+  const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
+  if (reason && method !== "GET") headers["x-qbull-reason"] = encodeURIComponent(reason);
+  return headers;
+}
+
 export async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   let answer: Response;
   try {
     answer = await fetch(url(path), {
       method,
       credentials: "same-origin",
-      headers: body === undefined ? {} : { "content-type": "application/json" },
+      headers: headersOf(method, body),
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ?? AbortSignal.timeout(30_000),
       keepalive: method === "DELETE", // one that was held back is sent while the page is left

@@ -99,3 +99,13 @@ export function bytes(n: number): string {
 }
 
 export const zoneHere = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** The end of a long id, which differs most. */
+export function shortId(id: string): string {
+  return id.length <= 12 ? id : `…${id.slice(-6)}`;
+}
+
+/** A text of the server with the ids of jobs in it, for a row. */
+export function withShortIds(text: string): string {
+  return text.replace(/\b[0-9a-f]{32}\b/g, shortId);
+}

@@ -1,11 +1,12 @@
-// The frame around every view: where one can go, who is here, and whether what is shown is still true.
+// The frame around every view: where one can go, who is here, and whether the numbers on show are still true.
 import { useEffect, useState } from "preact/hooks";
 import type { Me } from "./wire";
 import { timeOfDay } from "./format";
 import { useKeys } from "./keyboard";
-import { knownAt, link, pauseLive, queues } from "./live";
-import { Button } from "./parts/basics";
-import { Empty, Loading } from "./parts/blank";
+import { firing, useVerdict } from "./health";
+import { knownAt, link, pauseLive, queues, stale } from "./live";
+import { Button, Card, Head } from "./parts/basics";
+import { Empty, Loading, WayOn } from "./parts/blank";
 import { Help } from "./parts/help";
 import { Icon, Mark } from "./parts/icon";
 import { Operations } from "./parts/operations";
@@ -14,24 +15,26 @@ import { follow, place } from "./route";
 import { logOut } from "./session";
 import { dark, nextTheme } from "./theme";
 import { entries, load, loadAll, ready, views } from "./views";
-import { language, speak, t } from "./words";
+import { language, otherLanguage, speak, t } from "./words";
 
 export function Frame({ me }: { me: Me }) {
   const [palette, setPalette] = useState(false);
   const [help, setHelp] = useState(false);
   const [menu, setMenu] = useState(false);
   const path = place.value.path;
+  useVerdict(me.queues);
   useKeys({ palette: () => setPalette(true), help: () => setHelp(true) });
   useEffect(loadAll, []);
   useEffect(() => setMenu(false), [place.value]);
 
   const entry = entries.find((one) => one.path === path || one.also?.includes(path));
   useEffect(() => {
-    document.title = entry ? `${t(entry.text)} · qbull` : "qbull";
-  }, [entry, language.value]);
+    const where = me.environment ? `[${me.environment}] ` : "";
+    document.title = where + (entry ? `${t(entry.text)} · qbull` : "qbull");
+  }, [entry, language.value, me.environment]);
 
   return (
-    <div class={`frame ${menu ? "menu-open" : ""}`} onClick={follow}>
+    <div class={`frame ${me.environment ? `in-${kindOf(me.environment)}` : ""} ${menu ? "menu-open" : ""} ${stale.value ? "is-stale" : ""}`} onClick={follow}>
       <a class="skip" href="#main" onClick={skip}>
         {t("Skip to the content")}
       </a>
@@ -40,10 +43,11 @@ export function Frame({ me }: { me: Me }) {
           <Mark />
           <span class="brand-name">qbull</span>
           <span class="brand-app" title={t("The prefix of this app")}>{me.app}</span>
+          {me.environment && <EnvironmentBadge name={me.environment} />}
         </div>
         <button type="button" class="finder" onClick={() => setPalette(true)}>
           <Icon name="search" />
-          <span>{t("Find or do …")}</span>
+          <span>{t("Find or run …")}</span>
           <kbd>Ctrl K</kbd>
         </button>
         <nav aria-label={t("Views")}>
@@ -52,6 +56,7 @@ export function Frame({ me }: { me: Me }) {
               <Icon name={one.icon} />
               <span>{t(one.text)}</span>
               {one.path === "dead" && <FailedCount />}
+              {one.path === "alerts" && <FiringCount />}
             </a>
           ))}
         </nav>
@@ -67,7 +72,7 @@ export function Frame({ me }: { me: Me }) {
           </div>
           <div class="tools">
             <Button kind="ghost" small icon={dark.value ? "sun" : "moon"} label={dark.value ? t("Light colours") : t("Dark colours")} onClick={nextTheme} />
-            <button type="button" class="button ghost small" onClick={() => void speak(language.value === "en" ? "es" : "en")} lang={language.value === "en" ? "es" : "en"}>
+            <button type="button" class="button ghost small" onClick={() => void speak(otherLanguage())} lang={otherLanguage()}>
               {language.value === "en" ? "Español" : "English"}
             </button>
             <Button kind="ghost" small icon="help" label={t("Help and keys")} onClick={() => setHelp(true)} />
@@ -79,6 +84,7 @@ export function Frame({ me }: { me: Me }) {
           <button type="button" class="button ghost icon-only menu-button" aria-label={t("Menu")} aria-expanded={menu} onClick={() => setMenu(!menu)}>
             <Icon name="menu" />
           </button>
+          {me.environment && <EnvironmentBadge name={me.environment} />}
           <LiveSwitch />
         </div>
         <Stale />
@@ -118,17 +124,43 @@ function View({ path }: { path: string }) {
       </Empty>
     );
   }
-  return path in views ? <Loading /> : <Empty icon="search" title={t("There is nothing here")}>{t("The address may be an old one.")}</Empty>;
+  return path in views ? <Loading /> : <Nowhere />;
+}
+
+function Nowhere() {
+  return (
+    <>
+      <Head title={t("There is nothing here")} under={t("The address may be an old one.")} />
+      <Card>
+        <WayOn />
+      </Card>
+    </>
+  );
+}
+
+/** Production must be unmistakable, under any of its names. */
+function kindOf(environment: string): "production" | "other" {
+  return /^(prod|production|live|prd)\b/i.test(environment) ? "production" : "other";
+}
+
+function EnvironmentBadge({ name }: { name: string }) {
+  return <span class={`environment ${kindOf(name)}`} title={t("The environment that this dashboard acts on")}>{name}</span>;
 }
 
 function FailedCount() {
   const all = Object.values(queues.value ?? {}).reduce((sum, one) => sum + one.failed, 0);
-  return all ? <span class="nav-count">{all > 9999 ? "9999+" : all}</span> : null;
+  return all ? <span class="nav-count quiet">{all > 9999 ? "9999+" : all}</span> : null;
+}
+
+/** The problems of the verdict that want somebody. */
+function FiringCount() {
+  const n = firing.value;
+  return n ? <span class="nav-count" aria-label={t("{n} is firing|{n} are firing", { n })}>{n}</span> : null;
 }
 
 function LiveSwitch() {
   const state = link.value;
-  const text = state === "live" ? t("Live") : state === "paused" ? t("Paused") : state === "away" ? t("Interrupted") : t("Connecting");
+  const texts = { live: t("Live"), paused: t("Paused"), away: t("Interrupted"), late: t("Not answering"), joining: t("Connecting") };
   return (
     <button
       type="button"
@@ -138,25 +170,27 @@ function LiveSwitch() {
       aria-pressed={state !== "paused"}
     >
       <span class="live-dot" aria-hidden="true" />
-      {text}
+      {texts[state]}
     </button>
   );
 }
 
-/** What is shown may be old: that is said, and since when. */
+/** The numbers on show may be old: every view says as of when, and for what reason. */
 function Stale() {
-  const [late, setLate] = useState(false);
-  const away = link.value === "away";
-  useEffect(() => {
-    if (!away) return setLate(false);
-    const timer = setTimeout(() => setLate(true), 1500); // a short break is not worth a word
-    return () => clearTimeout(timer);
-  }, [away]);
-  if (!away || !late) return null;
+  if (!stale.value) return null;
+  const time = timeOfDay(knownAt.value);
+  const paused = link.value === "paused";
+  const texts = {
+    late: t("The job server does not answer."),
+    away: t("Live updates are interrupted."),
+    paused: t("Live updates are paused."),
+  };
   return (
-    <div class="stale" role="alert">
-      <Icon name="dead" />
-      {t("Live updates are interrupted. What you see is from {at}; the page tries again by itself.", { at: timeOfDay(knownAt.value) })}
+    <div class="stale" role={paused ? "status" : "alert"}>
+      <Icon name={paused ? "pause" : "dead"} />
+      <b class="nowrap">{t("As of {time}", { time })}</b>
+      <span>{texts[link.value as keyof typeof texts]}</span>
+      {paused && <Button small onClick={() => pauseLive(false)}>{t("Resume live updates")}</Button>}
     </div>
   );
 }

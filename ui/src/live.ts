@@ -1,21 +1,14 @@
-// Live: the stream of what happens. Read by fetch, not by EventSource, which hides heartbeats and the reason why a stream was refused.
-// While it is away the counts are asked for now and then, so that the page stays useful.
-import { signal } from "@preact/signals";
+// Live: the stream of events. Read by fetch, not by EventSource, which hides the reason why a stream was refused.
+// The server says "fresh" after each look at the queues. Without that the numbers are old, and every view shows it.
+// While the stream is away the counts are asked for now and then, so that the page stays useful.
+import { computed, signal } from "@preact/signals";
 import { get, query, url } from "./api";
+import { OneStream, type WatchedJob } from "./one-stream";
 import { look, me } from "./session";
-import type { AllStats, Stats } from "./wire";
+import type { AllStats, Me, Stats } from "./wire";
 
 export interface LiveStats extends Stats {
   perSecond?: Record<"enqueued" | "completed" | "failed" | "retried", number>;
-}
-
-export interface Finished {
-  queue: string;
-  id: string;
-  task: string;
-  state: "completed" | "failed" | "cancelled";
-  error: string | null;
-  finishedAt: string;
 }
 
 export interface Watched {
@@ -29,76 +22,118 @@ export interface Watched {
   attempt: number | null;
 }
 
+type Link = "joining" | "live" | "late" | "away" | "paused";
+
+interface State {
+  queues: Record<string, LiveStats> | null;
+  link: Link;
+  knownAt: number;
+  place: string;
+}
+
+const FRESH_MS = 2600; // the numbers are old if the server has not looked for so long
+const SLACK_MS = 1600;
 const SILENT_MS = 22_000; // the server says something every 15 s
-const HIDDEN_MS = 30_000;
-const FEED = 40;
 
 export const queues = signal<Record<string, LiveStats> | null>(null);
-export const finished = signal<Finished[]>([]);
+/** By how many jobs a second the backlog of each queue shrinks, smoothed over about a minute. */
+export const drains = signal<Record<string, number>>({});
 export const watched = signal<Watched | null>(null);
 /** How many times something has changed; pages ask again when it has. */
 export const changes = signal(0);
-export const link = signal<"joining" | "live" | "away" | "paused">("joining");
+/** "late": the stream is open, but the server that keeps the jobs does not answer. */
+export const link = signal<Link>("joining");
 /** When the counts on the page were last known to be right. */
 export const knownAt = signal(Date.now());
+/** Whether the numbers on the page may be old. */
+export const stale = computed(() => link.value === "late" || link.value === "away" || link.value === "paused");
 
-let watching: { queue: string; job: string } | null = null;
+let watching: WatchedJob | null = null;
 let stream: AbortController | null = null;
 let place = "";
-let running = false;
+let lateness = 0;
+
+const tabs = new OneStream({
+  lead: (signal) => void read(signal),
+  take,
+  state: (): State => ({ queues: queues.peek(), link: link.peek(), knownAt: knownAt.peek(), place }),
+  join(told) {
+    const state = told as State;
+    if (link.peek() === "paused") return;
+    if (state.queues) merge(state.queues, true);
+    knownAt.value = state.knownAt;
+    place = state.place;
+    clearTimeout(lateness);
+    if (state.link === "live") fresh(SLACK_MS);
+    else if (state.link !== "paused") link.value = state.link;
+  },
+  wishes: () => stream?.abort("asked"),
+});
 
 /** Hear of one job more closely; null is all queues. */
-export function watch(job: { queue: string; job: string } | null): void {
+export function watch(job: WatchedJob | null): void {
   watching = job;
   watched.value = null;
-  stream?.abort("asked");
+  tabs.watch(job);
 }
 
 export function pauseLive(pause: boolean): void {
   link.value = pause ? "paused" : "joining";
-  if (pause) stream?.abort("asked");
-  else void start();
+  clearTimeout(lateness);
+  if (pause) tabs.leave();
+  else start();
 }
 
-let hiding = 0;
 document.addEventListener("visibilitychange", () => {
-  clearTimeout(hiding);
-  if (document.hidden) hiding = window.setTimeout(() => stream?.abort("asked"), HIDDEN_MS);
-  else void start();
+  if (document.hidden) {
+    tabs.leave();
+    clearTimeout(lateness);
+  } else if (me.peek() && link.peek() !== "paused") {
+    expectFresh(FRESH_MS); // what is shown may be from before it was hidden
+    start();
+  }
 });
 
-export async function start(): Promise<void> {
-  if (running) return;
-  running = true;
+export function start(): void {
+  const person: Me | null | undefined = me.peek();
+  if (!person || document.hidden || link.peek() === "paused" || tabs.joined) return;
+  tabs.join(`qbull ${url("").href} ${person.app} ${person.role} ${person.name}`);
+}
+
+/** Read the stream until another tab does, or nobody looks. */
+async function read(mine: AbortSignal): Promise<void> {
   let wait = 500;
-  try {
-    while (me.value && !document.hidden && link.peek() !== "paused") {
-      const began = Date.now();
-      const why = await listen().catch(() => "broken");
-      if (why === "refused") await look();
-      if (stream?.signal.reason === "asked") continue; // another job, or nobody looks
-      if (!me.value) break;
-      wait = Date.now() - began > 10_000 ? 500 : Math.min(wait * 2, 8_000);
-      link.value = "away";
-      await ask();
-      await new Promise((then) => setTimeout(then, wait));
-    }
-  } finally {
-    running = false;
+  while (me.peek() && !mine.aborted) {
+    const began = Date.now();
+    const why = await listen(mine).catch(() => "broken");
+    if (mine.aborted) return;
+    if (why === "asked") continue;
+    if (why === "refused") await look();
+    if (!me.peek()) return tabs.leave();
+    wait = Date.now() - began > 10_000 ? 500 : Math.min(wait * 2, 8_000);
+    clearTimeout(lateness);
+    link.value = "away";
+    tabs.tell();
+    await ask();
+    tabs.tell();
+    await new Promise((then) => setTimeout(then, wait));
   }
 }
 
 async function ask(): Promise<void> {
   try {
-    const told = await get<AllStats>("api/queues/stats");
+    const told = await get<AllStats>("api/queues/stats", AbortSignal.timeout(4000));
     merge(told.queues, true);
+    knownAt.value = Date.now();
   } catch {
     // the banner says since when
   }
 }
 
-async function listen(): Promise<"ended" | "refused"> {
+async function listen(leading: AbortSignal): Promise<"ended" | "refused" | "asked"> {
   const mine = (stream = new AbortController());
+  const stop = () => mine.abort("asked");
+  leading.addEventListener("abort", stop);
   let silence = 0;
   const heard = () => {
     clearTimeout(silence);
@@ -106,7 +141,8 @@ async function listen(): Promise<"ended" | "refused"> {
   };
   heard();
   try {
-    const answer = await fetch(url(`api/events${query({ queue: watching?.queue, job: watching?.job })}`), {
+    const wanted = tabs.watched.map((one) => `${encodeURIComponent(one.queue)}/${encodeURIComponent(one.job)}`).join();
+    const answer = await fetch(url(`api/events${query({ freshness: "true", watch: wanted })}`), {
       credentials: "same-origin",
       headers: place ? { "last-event-id": place } : {},
       signal: mine.signal,
@@ -119,20 +155,23 @@ async function listen(): Promise<"ended" | "refused"> {
       const { done, value } = await reader.read();
       if (done) return "ended";
       heard();
-      knownAt.value = Date.now();
-      link.value = "live";
       text += value;
       const events = text.split("\n\n");
       text = events.pop() ?? "";
-      for (const event of events) take(event);
+      for (const event of events) tabs.pass(event);
     }
+  } catch (error) {
+    if (mine.signal.reason === "asked") return "asked";
+    throw error;
   } finally {
     clearTimeout(silence);
+    leading.removeEventListener("abort", stop);
     if (!mine.signal.aborted) mine.abort("over");
   }
 }
 
 function take(text: string): void {
+  if (link.peek() === "paused") return;
   let name = "";
   let data = "";
   for (const line of text.split("\n")) {
@@ -142,15 +181,45 @@ function take(text: string): void {
   }
   if (!name) return;
   const told = JSON.parse(data);
+  if (name === "fresh") return known(told.nextMs);
   if (name === "snapshot") merge(told.queues, true);
   else if (name === "stats") merge(told.queues, false);
-  else if (name === "progress") watched.value = told;
-  else if (name === "job") finished.value = [told as Finished, ...finished.value.filter((one) => one.id !== told.id)].slice(0, FEED);
+  else if (name === "progress") {
+    if (told.queue !== watching?.queue || told.id !== watching?.job) return; // for another tab
+    watched.value = told;
+  }
+  if (name === "snapshot") known(1000);
   if (name !== "bye") changes.value++;
 }
 
-function merge(told: Record<string, LiveStats>, all: boolean): void {
-  queues.value = all ? told : { ...queues.value, ...told };
+/** The server has looked; it looks again after this pause. */
+function known(nextMs: number): void {
   knownAt.value = Date.now();
+  fresh(nextMs);
+}
+
+function fresh(nextMs: number): void {
+  link.value = "live";
+  expectFresh(Math.max(FRESH_MS, nextMs + SLACK_MS));
+}
+
+function expectFresh(ms: number): void {
+  clearTimeout(lateness);
+  lateness = window.setTimeout(() => {
+    if (link.peek() === "live" || link.peek() === "joining") link.value = "late";
+  }, ms);
+}
+
+const SMOOTHING = 0.05;
+
+function merge(told: Record<string, LiveStats>, all: boolean): void {
+  const drained = { ...drains.peek() };
+  for (const { name, perSecond } of Object.values(told)) {
+    if (!perSecond) continue;
+    const now = perSecond.completed + perSecond.failed - perSecond.enqueued;
+    drained[name] = drained[name] === undefined ? now : drained[name] * (1 - SMOOTHING) + now * SMOOTHING;
+  }
+  drains.value = drained;
+  queues.value = all ? told : { ...queues.value, ...told };
   changes.value++;
 }

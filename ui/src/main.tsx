@@ -5,19 +5,23 @@ import "./style/tokens.css";
 import "./style/frame.css";
 import "./style/parts.css";
 import "./style/pages.css";
+import "./style/search.css";
+import "./style/plans.css";
+import "./style/steps.css";
+import "./style/limits.css";
 import { start } from "./live";
 import { Questions } from "./parts/dialog";
 import { Toasts } from "./parts/toast";
 import { Frame } from "./frame";
 import { Login } from "./pages/login";
-import { look, me } from "./session";
+import { logInByLink, look, me } from "./session";
 import { Loading } from "./parts/blank";
 import { speakAsBefore } from "./words";
 
 function Page() {
   const someone = me.value;
   useEffect(() => {
-    if (someone) void start();
+    if (someone) start();
   }, [someone]);
   return (
     <>
@@ -29,7 +33,7 @@ function Page() {
 }
 
 async function begin(): Promise<void> {
-  await Promise.all([speakAsBefore(), look().catch(() => (me.value = null))]);
+  await Promise.all([speakAsBefore(), logInByLink().then(look).catch(() => (me.value = null))]);
   const place = document.getElementById("page");
   if (place) render(<Page />, place);
 }

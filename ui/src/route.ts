@@ -1,6 +1,7 @@
 // Where the page is: one path below the base, and a query that holds all filters, so that every view can be linked to.
 // Ids and names are in the query, never in the path: they may have dots and slashes in them.
 import { signal } from "@preact/signals";
+import { queryOf } from "./query";
 
 export interface Place {
   path: string;
@@ -59,11 +60,14 @@ export const to = {
   overview: () => address(""),
   queues: () => address("queues"),
   queue: (name: string) => address("queue", { name }),
-  jobs: (queue?: string, state?: string, more: Query = {}) => address("jobs", { queue, state, ...more }),
+  jobs: (queue?: string, state?: string, more: Query = {}) => address("jobs", { q: queryOf({ queue, state, ...more }) }),
+  search: (q: string) => address("jobs", { q }),
   job: (queue: string, id: string) => address("job", { queue, id }),
   keys: (queue?: string, key?: string) => address("keys", { queue, key }),
   dead: (queue?: string) => address("dead", { queue }),
+  error: (queue: string, kind: string) => address("error", { queue, kind }),
   flows: () => address("flows"),
+  limits: () => address("limits"),
   alerts: () => address("alerts"),
   schedules: () => address("schedules"),
   workers: () => address("workers"),

@@ -20,7 +20,7 @@ export function problem(one: HealthProblem): string {
     case "unread":
       return t("{n} job waits in a partition that no worker reads ({partitions}).|{n} jobs wait in partitions that no worker reads ({partitions}).", { n, partitions: one.partitions.join(", ") });
     case "unknown":
-      return t("{n} job waits for the task {task}, which no worker knows.|{n} jobs wait for the task {task}, which no worker knows.", { n, task: one.task ?? "" });
+      return t("{n} job waits for the task {task}, which no live worker can run.|{n} jobs wait for the task {task}, which no live worker can run.", { n, task: one.task ?? "" });
     case "stale":
       return t("The oldest waiting job could have run {time} ago.", { time });
     case "blocked":
@@ -37,8 +37,14 @@ export function problem(one: HealthProblem): string {
       return t("{failed} of {attempts} attempts failed in the last minutes, usually {usual} %.", { failed: values.failed ?? 0, attempts: values.attempts ?? 0, usual: values.usual ?? 0 });
     case "retention":
       return t("Completed jobs, their results and their ids stay for about {seconds} s, because only {kept} are kept.", { seconds: values.seconds ?? 0, kept: values.kept ?? 0 });
+    case "limited": {
+      const jobs = t("{n} job waits for it, the oldest for {time}.|{n} jobs wait for it, the oldest for {time}.", { n, time });
+      return values.spent ? `${jobs} ${t("Its budget of the day is spent.")}` : jobs;
+    }
+    case "conflicting":
+      return t("Live workers declare it with {n} different values.", { n: values.declarations ?? 0 });
     case "overdue":
-      return `${t("No worker has fired it for {time}", { time })}.`;
+      return `${t("It has not run for {time}", { time })}.`;
     case "lost":
       if (values.workers) return t("{n} worker was lost and not replaced.|{n} workers were lost and not replaced.", { n: values.workers });
       return `${t(firing.lost, { n: values.count ?? 0 })}.`;
@@ -74,6 +80,10 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("None of the {workers} live workers reads partition {partition}", told);
     case "no-task":
       return t("No live worker of the queue knows the task {task}; they know: {tasks}", told);
+    case "no-label":
+      return t("The task {task} asks for {demand}, and none of the {workers} live workers of the queue has that", told);
+    case "resource":
+      return t("It waits for {demand} since {at}", told);
     case "parked":
       return t("The code of the worker that read it at {at} cannot run it; a worker whose code fits takes it", told);
     case "retry":
@@ -82,6 +92,9 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("The starts of {key} are used up ({rate}); it waits until {at}", { ...told, key });
     case "sleeping":
       return t("It sleeps until {at}", told);
+    case "called":
+      if (!jobId) return t("It waits for a job that it has called, which has just ended");
+      return t("It has called the job {job} ({task}) of the queue {queue}, and waits for it", told);
     case "due":
       return t("It is delayed until {at}", told);
     case "flow":
@@ -95,6 +108,8 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("The rate of the queue ({rate}) is used up until {at}", told);
     case "limit":
       return t("{jobs} jobs of the queue run, and at most {most} may", told);
+    case "shared-limit":
+      return t("It waits for the shared limit {limit} since {at}: {rule}", told);
     case "busy":
       return t("All {slots} slots of the queue's workers are in use", told);
     case "line":
@@ -124,7 +139,7 @@ function flow(told: Values): string {
 }
 
 /** The kinds of problems that people are told of. */
-type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" | "paused" | "failing" | "retention">;
+type AlertKind = Exclude<AlertProblem["kind"], "away" | "unreadable" | "halted" | "paused" | "failing" | "retention" | "limited" | "conflicting">;
 
 /** What people are told of, without whose problem it is. */
 export function alert({ kind, count: n, over, text }: AlertProblem): string {
@@ -137,8 +152,8 @@ const firing: Record<AlertKind, Text> = {
   failed: "{n} job became a dead letter|{n} jobs became dead letters",
   repeated: "{n} attempt failed within five minutes|{n} attempts failed within five minutes",
   stale: "Its oldest job has waited for {time}",
-  missed: "{n} tick was missed|{n} ticks were missed",
-  overdue: "No worker has fired it for {time}",
+  missed: "{n} run was missed|{n} runs were missed",
+  overdue: "It has not run for {time}",
   lost: "{n} worker was lost|{n} workers were lost",
   unserved: "{n} job waits and no worker serves the queue|{n} jobs wait and no worker serves the queue",
   unread: "{n} job waits in a partition that no worker reads|{n} jobs wait in partitions that no worker reads",
@@ -147,11 +162,11 @@ const firing: Record<AlertKind, Text> = {
 };
 
 const resolved: Record<AlertKind, Text> = {
-  failed: "No new dead letters",
+  failed: "The dead letters were dealt with",
   repeated: "Its attempts no longer fail",
   stale: "Its jobs start again",
-  missed: "No more ticks were missed",
-  overdue: "It is fired again",
+  missed: "No more runs were missed",
+  overdue: "It runs again",
   lost: "No more workers were lost",
   unserved: "A worker serves the queue again",
   unread: "Workers read all partitions again",

@@ -1,7 +1,7 @@
 // Who is using the page. Nobody is shown a button that the API would refuse.
 import { computed, signal } from "@preact/signals";
 import { get, post, Problem, whenLost } from "./api";
-import type { Done, Me } from "./wire";
+import type { Done, LoggedOut, Me } from "./wire";
 
 /** undefined while it is not known yet, null where nobody is logged in. */
 export const me = signal<Me | null | undefined>(undefined);
@@ -22,15 +22,32 @@ export async function look(): Promise<void> {
   }
 }
 
-export async function logIn(proof: { password: string } | { token: string }): Promise<void> {
+export async function logIn(proof: { password: string } | { token: string } | { code: string }): Promise<void> {
   await post<Done>("api/login", proof);
   await look();
 }
 
-export async function logOut(): Promise<void> {
+/** Why a login link did not work. */
+export const linkError = signal("");
+
+/** Log in with the link of `qbull dev`, if the page was opened with one. Its code leaves the address at once. */
+export async function logInByLink(): Promise<void> {
+  const code = /^#login=(.+)$/.exec(location.hash)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", location.pathname + location.search);
   try {
-    await post<Done>("api/logout");
+    await post<Done>("api/login", { code });
+  } catch (error) {
+    linkError.value = (error as Error).message;
+  }
+}
+
+export async function logOut(): Promise<void> {
+  let provider: string | null = null;
+  try {
+    provider = (await post<LoggedOut>("api/logout")).provider;
   } finally {
     me.value = null;
   }
+  if (provider) location.assign(provider); // end the session there too
 }

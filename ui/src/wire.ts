@@ -8,6 +8,17 @@ export interface Accepted {
   created?: boolean | null;
 }
 
+export interface Acknowledge {
+  note: string;
+}
+
+export interface Acknowledged {
+  by: string;
+  at: string;
+  note: string;
+  returned: "rate" | "reappeared" | null;
+}
+
 export interface AlertDestination {
   kind: "other" | "slack" | "webhook";
   host: string;
@@ -23,7 +34,7 @@ export interface AlertMessage {
 }
 
 export interface AlertProblem {
-  kind: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
+  kind: "away" | "blocked" | "conflicting" | "failed" | "failing" | "halted" | "limited" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   text: string;
   queue: string | null;
   task: string | null;
@@ -52,6 +63,13 @@ export interface Alive {
   message: string;
 }
 
+export interface AllLatency {
+  success?: boolean;
+  timestamp: string;
+  span: "1h" | "24h" | "30d" | "7d";
+  queues: QueueTotal[];
+}
+
 export interface AllStats {
   success?: boolean;
   timestamp: string;
@@ -64,6 +82,7 @@ export interface Attempt {
   durationMs: number;
   error: string | null;
   worker: string;
+  stacktrace?: string | null;
 }
 
 export interface AuditChain {
@@ -111,8 +130,19 @@ export interface BlockedLoop {
   tasks: string[];
 }
 
+export interface CalledJob {
+  queue: string;
+  id: string;
+}
+
 export interface Cancelling {
   reason?: string;
+}
+
+export interface ChangedLimit {
+  success?: boolean;
+  timestamp: string;
+  limit: Limit;
 }
 
 export interface ChangedSetting {
@@ -129,6 +159,7 @@ export interface Clean {
   payload?: string | null;
   after?: string | null;
   before?: string | null;
+  q?: string | null;
   gracePeriod?: number;
   limit?: number | null;
 }
@@ -155,9 +186,66 @@ export interface Done {
   timestamp: string;
 }
 
+export interface ErrorHistory {
+  success?: boolean;
+  timestamp: string;
+  kind: ErrorKind;
+  history: ErrorMinute[];
+}
+
+export interface ErrorKind {
+  queue: string;
+  fingerprint: string;
+  error: string;
+  lastError: string;
+  task: string | null;
+  count: number;
+  total: number;
+  firstAt: string;
+  lastAt: string;
+  lastId: string;
+  acknowledged?: Acknowledged | null;
+}
+
+export interface ErrorMinute {
+  at: string;
+  count: number;
+}
+
+export interface Errors {
+  success?: boolean;
+  timestamp: string;
+  minutes: number;
+  kinds: ErrorKind[];
+  others: number;
+}
+
+export interface Facet {
+  field: string;
+  exact: boolean;
+  values: FacetValue[];
+}
+
+export interface FacetValue {
+  value: string;
+  count: number;
+  label: string | null;
+}
+
+export interface Facets {
+  success?: boolean;
+  timestamp: string;
+  facets: Facet[];
+  matched: number;
+  scanned: number;
+  total: number;
+}
+
 export interface Failing {
   queue: string;
   group: FailureGroup;
+  cascades: number;
+  acknowledged?: Acknowledged | null;
 }
 
 export interface FailureGroup {
@@ -187,6 +275,14 @@ export interface Flow {
   more: boolean;
 }
 
+export interface FlowChange {
+  success?: boolean;
+  timestamp: string;
+  message: string;
+  flow: string;
+  jobs: number;
+}
+
 export interface FlowStep {
   queue: string;
   id: string;
@@ -209,6 +305,22 @@ export interface Flows {
   flows: ShownFlow[];
 }
 
+export interface Fork {
+  step?: number | string | null;
+  payload?: Record<string, unknown> | null;
+  results?: Record<string, unknown>;
+  id?: string | null;
+}
+
+export interface FoundJobs {
+  success?: boolean;
+  timestamp: string;
+  jobs: Job[];
+  scanned: number;
+  total: number;
+  next: string | null;
+}
+
 export interface HaltedLane {
   partition: number;
   key: string | null;
@@ -226,7 +338,7 @@ export interface Health {
 }
 
 export interface HealthProblem {
-  code: "away" | "blocked" | "failed" | "failing" | "halted" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
+  code: "away" | "blocked" | "conflicting" | "failed" | "failing" | "halted" | "limited" | "lost" | "missed" | "overdue" | "paused" | "repeated" | "retention" | "stale" | "unknown" | "unread" | "unreadable" | "unserved";
   severity: "critical" | "info" | "warning";
   serious: boolean;
   queue: string | null;
@@ -234,6 +346,7 @@ export interface HealthProblem {
   schedule: string | null;
   task: string | null;
   worker: string | null;
+  limit: string | null;
   since: string | null;
   text: string;
   fact: string;
@@ -289,6 +402,8 @@ export interface Job {
   flow: string | null;
   suspended: string | null;
   waitsFor: string[];
+  forkedFrom: string | null;
+  continued: number;
 }
 
 export interface JobOptions {
@@ -301,6 +416,7 @@ export interface JobOptions {
   expires?: number | string | null;
   unique?: number | Unique | null;
   durability?: "durable" | "fast" | "replicated" | "strict" | null;
+  weight?: number | null;
 }
 
 export interface Jobs {
@@ -311,6 +427,13 @@ export interface Jobs {
   jobs: Job[];
   next?: string | null;
   cut?: boolean;
+}
+
+export interface Keep {
+  completed?: number | null;
+  failed?: number | null;
+  completedFor?: number | null;
+  failedFor?: number | null;
 }
 
 export interface Key {
@@ -333,21 +456,74 @@ export interface LastRun {
   error: string | null;
 }
 
+export interface Latency {
+  runs: number;
+  wait: Percentiles;
+  run: Percentiles;
+}
+
+export interface LatencyStep {
+  at: string;
+  latency: Latency;
+  waits: number[];
+  durations: number[];
+}
+
 export interface Lease {
   owner: string;
   epoch: number;
   since: string | null;
 }
 
+export interface Limit {
+  name: string;
+  rate: Rate | null;
+  concurrency: number | null;
+  daily: number | null;
+  changed: string[];
+  running: number;
+  used: number;
+  spent: number;
+  waiting: number;
+  since: string | null;
+  queues: Record<string, number>;
+  keys: LimitKey[];
+  granted: number;
+  returned: number;
+}
+
+export interface LimitKey {
+  key: string;
+  running: number;
+  used: number;
+  spent: number;
+  waiting: number;
+}
+
+export interface Limits {
+  success?: boolean;
+  timestamp: string;
+  limits: Limit[];
+}
+
 export interface LogLine {
   at: string;
   attempt: number;
   text: string;
+  level?: "debug" | "error" | "info" | "warning";
+}
+
+export interface LoggedOut {
+  success?: boolean;
+  message: string;
+  timestamp: string;
+  provider: string | null;
 }
 
 export interface Login {
   password?: string | null;
   token?: string | null;
+  code?: string | null;
 }
 
 export interface Logs {
@@ -363,6 +539,39 @@ export interface LongLane {
   key: string | null;
   waiting: number;
   oldestWaitingAt: string | null;
+}
+
+export interface LongRun {
+  queue: string;
+  id: string;
+  task: string;
+  attempt: number;
+  worker: string | null;
+  startedAt: string | null;
+  runningMs: number;
+}
+
+export interface LostWorker {
+  id: string;
+  host: string;
+  pid: number;
+  version: string;
+  startedAt: string | null;
+  lostAt: string;
+  queues: string[];
+}
+
+export interface Mark {
+  at: string;
+  action: string;
+  target: string;
+  count: number;
+}
+
+export interface Marks {
+  success?: boolean;
+  timestamp: string;
+  marks: Mark[];
 }
 
 export interface Matching {
@@ -385,6 +594,7 @@ export interface Me {
   seesPayloads: boolean;
   app: string;
   version: string;
+  environment: string;
 }
 
 export interface Minute {
@@ -409,6 +619,12 @@ export interface NewJob {
   options?: JobOptions;
 }
 
+export interface NewLimit {
+  rate?: Rate | null;
+  concurrency?: number | null;
+  daily?: number | null;
+}
+
 export interface NewOperation {
   task?: string | null;
   key?: string | null;
@@ -417,11 +633,16 @@ export interface NewOperation {
   payload?: string | null;
   after?: string | null;
   before?: string | null;
-  action: "cancel" | "clean" | "promote" | "redrive" | "remove" | "retry";
+  q?: string | null;
+  action: "cancel" | "clean" | "promote" | "redrive" | "remove" | "reschedule" | "retry";
   state?: "active" | "cancelled" | "completed" | "delayed" | "failed" | "waiting" | null;
   olderThan?: number;
   limit?: number | null;
   rate?: number | null;
+  delay?: number | null;
+  at?: string | null;
+  reason?: string | null;
+  patch?: Record<string, unknown> | null;
 }
 
 export interface NewPartitions {
@@ -447,6 +668,8 @@ export interface NewSettings {
   maxActive?: number | null;
   rate?: Rate | null;
   retry?: Retry;
+  timeout?: number | null;
+  keep?: Keep;
 }
 
 export interface NewToken {
@@ -481,6 +704,8 @@ export interface Operation {
   startedAt: string;
   updatedAt: string;
   error: string | null;
+  refused: number;
+  refusal: string | null;
 }
 
 export interface Operations {
@@ -522,6 +747,41 @@ export interface Partitions {
   repartitioning: Repartitioning | null;
 }
 
+export interface PastRun {
+  jobId: string | null;
+  firedAt: string;
+  outcome: "active" | "cancelled" | "completed" | "delayed" | "failed" | "missed" | "skipped" | "waiting" | null;
+  durationMs: number | null;
+}
+
+export interface PastRuns {
+  success?: boolean;
+  timestamp: string;
+  name: string;
+  runs: PastRun[];
+}
+
+export interface PatchPreview {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobs: PatchedJob[];
+}
+
+export interface PatchedJob {
+  id: string;
+  task: string;
+  before: unknown;
+  after: unknown;
+  refusal: string | null;
+}
+
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+}
+
 export interface Preview {
   success?: boolean;
   timestamp: string;
@@ -531,6 +791,19 @@ export interface Preview {
   local: string[];
 }
 
+export interface PreviewedPatch {
+  task?: string | null;
+  key?: string | null;
+  errorContains?: string | null;
+  fingerprint?: string | null;
+  payload?: string | null;
+  after?: string | null;
+  before?: string | null;
+  q?: string | null;
+  patch: Record<string, unknown>;
+  state?: "cancelled" | "failed";
+}
+
 export interface ProblemBody {
   type: string;
   title: string;
@@ -538,6 +811,25 @@ export interface ProblemBody {
   detail: string;
   success?: boolean;
   errors?: InvalidField[];
+}
+
+export interface Published {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
+  published: Record<string, unknown>;
+}
+
+export interface QueryField {
+  name: string;
+  help: string;
+}
+
+export interface QueryFields {
+  success?: boolean;
+  timestamp: string;
+  fields: QueryField[];
 }
 
 export interface Queue {
@@ -557,6 +849,17 @@ export interface Queue {
   declaredHere: boolean;
 }
 
+export interface QueueLatency {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  span: "1h" | "24h" | "30d" | "7d";
+  stepSeconds: number;
+  total: Latency;
+  steps: LatencyStep[];
+  tasks: TaskLatency[];
+}
+
 export interface QueueStats {
   name: string;
   waiting: number;
@@ -573,6 +876,11 @@ export interface QueueStats {
   timestamp: string;
 }
 
+export interface QueueTotal {
+  queue: string;
+  latency: Latency;
+}
+
 export interface Rate {
   count: number;
   per?: number;
@@ -586,7 +894,7 @@ export interface Reader {
 }
 
 export interface Reason {
-  code: "behind" | "blocked" | "busy" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "retry" | "running" | "signal" | "sleeping" | "stopping" | "unread";
+  code: "behind" | "blocked" | "busy" | "called" | "due" | "finished" | "flow" | "halted" | "held" | "limit" | "line" | "next" | "no-label" | "no-task" | "no-worker" | "parked" | "paused" | "put-off" | "rate" | "resource" | "retry" | "running" | "shared-limit" | "signal" | "sleeping" | "stopping" | "unread";
   text: string;
   jobId: string | null;
   worker: string | null;
@@ -604,8 +912,10 @@ export interface Redrive {
   payload?: string | null;
   after?: string | null;
   before?: string | null;
+  q?: string | null;
   limit?: number | null;
   rate?: number | null;
+  patch?: Record<string, unknown> | null;
 }
 
 export interface Repartitioning {
@@ -653,6 +963,9 @@ export interface RunningJob {
   key: string | null;
   partition: number;
   worker: string;
+  attempt: number;
+  progress: number | null;
+  startedAt: string | null;
 }
 
 export interface Schedule {
@@ -678,6 +991,22 @@ export interface Schedule {
   skipped: number;
   missed: number;
   problem: string | null;
+}
+
+export interface ScheduleDay {
+  name: string;
+  queue: string;
+  task: string;
+  paused: boolean;
+  runs: PastRun[];
+  next: string[];
+  more: boolean;
+}
+
+export interface ScheduleDays {
+  success?: boolean;
+  timestamp: string;
+  schedules: ScheduleDay[];
 }
 
 export interface ScheduleRun {
@@ -743,12 +1072,33 @@ export interface ShownFlow {
   steps: FlowStep[];
   more: boolean;
   createdAt: string;
+  finishedAt: string | null;
+  first: string;
+  about: string | null;
+  counts: Record<string, number>;
 }
 
 export interface Signal {
   name: string;
   value?: unknown;
   id?: string | null;
+}
+
+export interface Slow {
+  success?: boolean;
+  timestamp: string;
+  tasks: TaskDurations[];
+  running: LongRun[];
+}
+
+export interface Stack {
+  worker: string;
+  kind: "coroutine" | "process" | "thread";
+  stack: string;
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
 }
 
 export interface Started {
@@ -774,6 +1124,29 @@ export interface Stats {
   oldestWaitingAt: string | null;
 }
 
+export interface Step {
+  number: number;
+  name: string;
+  state: "calling" | "checkpoint" | "completed" | "failed" | "retrying" | "sleeping" | "waiting";
+  result: unknown;
+  error: string | null;
+  startedAt: string;
+  durationMs: number;
+  attempts: number;
+  until: string | null;
+  called: CalledJob | null;
+  schema: Record<string, unknown> | null;
+  omitted: boolean;
+}
+
+export interface Steps {
+  success?: boolean;
+  timestamp: string;
+  queue: string;
+  jobId: string;
+  steps: Step[];
+}
+
 export interface System {
   success?: boolean;
   timestamp: string;
@@ -789,6 +1162,20 @@ export interface System {
 export interface Task {
   name: string;
   arguments: Record<string, unknown> | null;
+}
+
+export interface TaskDurations {
+  queue: string;
+  task: string;
+  runs: number;
+  meanMs: number;
+  p50Ms: number;
+  p95Ms: number;
+}
+
+export interface TaskLatency {
+  task: string;
+  latency: Latency;
 }
 
 export interface Token {
@@ -856,12 +1243,17 @@ export interface Worker {
   host: string;
   pid: number;
   pod: string;
+  version: string;
+  startedAt: string | null;
   queues: Record<string, Serving>;
   blocked: BlockedLoop | null;
+  labels: Record<string, string>;
+  resources: Record<string, number>;
 }
 
 export interface Workers {
   success?: boolean;
   timestamp: string;
   workers: Worker[];
+  lost: LostWorker[];
 }

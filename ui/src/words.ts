@@ -5,7 +5,14 @@ import type { spanish } from "./words/es";
 import type { Sentence } from "./words/es-server";
 
 export type Text = keyof typeof spanish;
-export type Language = "en" | "es";
+export type Language = "en" | "es" | "es-AR";
+
+/** Each by its own name. */
+export const languages: [Language, string][] = [
+  ["en", "English"],
+  ["es", "Español"],
+  ["es-AR", "Español (Argentina)"],
+];
 
 let table: Record<string, string> = {};
 let sentences: Sentence[] = [];
@@ -14,17 +21,24 @@ export const language = signal<Language>("en");
 export const locale = computed(() => navigator.languages.find((one) => one.startsWith(language.value)) ?? language.value);
 
 export async function speak(wanted: Language): Promise<void> {
-  const [words, said] = wanted === "es" ? await Promise.all([import("./words/es"), import("./words/es-server")]) : [];
-  table = words?.spanish ?? {};
-  sentences = said?.sentences ?? [];
+  const [words, said, local] = wanted === "en" ? [] : await Promise.all([import("./words/es"), import("./words/es-server"), wanted === "es-AR" ? import("./words/es-ar") : null]);
+  const here = (text: string) => (local?.argentine ?? []).reduce((all, [neutral, own]) => all.replace(neutral, own), text);
+  table = Object.fromEntries(Object.entries(words?.spanish ?? {}).map(([text, one]) => [text, here(one)]));
+  sentences = (said?.sentences ?? []).map(([form, one]) => [form, here(one)]);
   language.value = wanted;
   document.documentElement.lang = wanted;
   localStorage.setItem("qbull.language", wanted);
 }
 
 export function speakAsBefore(): Promise<void> {
-  const kept = localStorage.getItem("qbull.language") ?? navigator.language.slice(0, 2);
-  return speak(kept === "es" ? "es" : "en");
+  const kept = localStorage.getItem("qbull.language") ?? navigator.language;
+  return speak(kept === "es-AR" ? kept : kept.startsWith("es") ? "es" : "en");
+}
+
+/** The other language: Spanish as it is spoken where the browser is, or English. */
+export function otherLanguage(): Language {
+  if (language.value !== "en") return "en";
+  return navigator.languages.includes("es-AR") ? "es-AR" : "es";
 }
 
 /** `{n}` and others are filled in; of "one|many" the form is chosen that fits `n`. */

@@ -8,8 +8,8 @@ from reference import command_line, environment, index, metrics, python, redis_n
 
 REFERENCE: dict[str, Callable[[], str]] = {
     "index": index.page,
-    "python": python.page,
-    "rest": rest.page,
+    **python.pages(),
+    **rest.pages(),
     "command_line": command_line.page,
     "environment": environment.page,
     "metrics": metrics.page,

@@ -7,7 +7,7 @@ import textwrap
 
 import click
 
-from qbull.cli.main import COMMANDS
+from qbull.cli.main import COMMAND_GROUPS
 from qbull.cli.main import qbull as command_line
 from reference.cells import code, table
 
@@ -15,10 +15,12 @@ from reference.cells import code, table
 def page() -> str:
     context = click.Context(command_line, info_name="qbull")
     parts = []
-    for name in COMMANDS:
-        command = command_line.get_command(context, name)
-        assert command is not None
-        if not command.hidden:
+    for title, group in COMMAND_GROUPS.items():
+        found = {name: command_line.get_command(context, name) for name in group}
+        shown = {name: command for name, command in found.items() if command and not command.hidden}
+        if shown:
+            parts.append(f"## {title}\n")
+        for name, command in shown.items():
             parts += list(_of(command, click.Context(command, info_name=name, parent=context)))
     return (
         "# Command line\n\n`--help` prints the same for every command. An error is one line on stderr. Exit codes: 1 if the "
@@ -33,7 +35,7 @@ def _of(command: click.Command, context: click.Context) -> list[str]:
     options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
     records = [record for record in (one.get_help_record(context) for one in options) if record]
     rows = [(code(names), meaning) for names, meaning in records]
-    made = f"## {context.command_path}\n\n```text\n{usage}\n```\n\n{lead.strip()}\n"
+    made = f"### {context.command_path}\n\n```text\n{usage}\n```\n\n{lead.strip()}\n"
     if example:
         made += f"\n```sh\n{textwrap.dedent(example).strip()}\n```\n\n{after}\n"
     if rows:

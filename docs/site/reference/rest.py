@@ -2,31 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from qbull.api.endpoint import Endpoint
 from qbull.api.openapi import describe
 from qbull.api.table import TABLE
 from reference.cells import code, table
 
 ROLES = {"open": "none"}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Queues": ("queues", "limits", "errors", "latency", "slow"),
+    "Jobs": ("jobs", "job_search", "job_stream", "steps", "published"),
+    "Many jobs": ("operations", "patching"),
+    "Flows": ("flows",),
+    "Schedules": ("schedules",),
+    "Workers": ("workers",),
+    "Alerts and events": ("alerts", "events"),
+    "Health and metrics": ("health", "overview", "metrics", "openapi"),
+    "Access": ("auth_endpoints",),
+}
+"""The modules of the API with their endpoints. A module that is not listed is in the last group, "More"."""
+LEAD = (
+    "# REST\n\n`qbull serve` answers these requests; the guide is [REST API](../../guides/rest_api.md). The same as a document for programs is at "
+    "`/api/openapi.json`. Errors are `application/problem+json`.\n"
+)
 
 
-def page() -> str:
+def pages() -> dict[str, Callable[[], str]]:
+    """A page for each group of endpoints, the list of all, and the shapes."""
+    made: dict[str, Callable[[], str]] = {"rest/index": index, "rest/shapes": shapes_page}
+    for title in groups():
+        made[f"rest/{slug(title)}"] = partial(group_page, title)
+    return made
+
+
+def groups() -> dict[str, list[Endpoint]]:
+    title_of = {module: title for title, modules in GROUPS.items() for module in modules}
+    found: dict[str, list[Endpoint]] = {title: [] for title in GROUPS}
+    for one in TABLE:
+        title = title_of.get(one.handler.__module__.rpartition(".")[2], "More")
+        found.setdefault(title, []).append(one)
+    return found
+
+
+def slug(title: str) -> str:
+    return title.lower().replace(" ", "_")
+
+
+def index() -> str:
+    text = LEAD
+    for title, endpoints in groups().items():
+        rows = [
+            (
+                one.method,
+                f"[{code(one.path)}]({slug(title)}.md#{one.name})",
+                ROLES.get(one.role, one.role),
+                one.summary,
+            )
+            for one in endpoints
+        ]
+        text += f"\n## {title}\n\n" + table(("", "path", "role", "meaning"), rows)
+    return text + "\n[Shapes](shapes.md) has the fields of every request and response.\n"
+
+
+def group_page(title: str) -> str:
     document = describe(TABLE)
     shapes = document["components"]["schemas"]
-    text = (
-        "# REST\n\n`qbull serve` answers these; the guide is [REST API](../guides/rest_api.md). The same as a document for programs is at `/api/openapi.json`. "
-        "Errors are `application/problem+json`.\n\n"
-    )
-    text += table(
-        ("", "path", "role", "what"),
-        [
-            (one.method, f"[{code(one.path)}](#{one.name})", ROLES.get(one.role, one.role), one.summary)
-            for one in TABLE
-        ],
-    )
-    for one in TABLE:
-        text += f"\n### {code(f'{one.method} {one.path}')} {{#{one.name}}}\n\n{one.summary}. Role: {ROLES.get(one.role, one.role)}.\n\n"
+    text = f"# REST: {title}\n"
+    for one in groups()[title]:
+        text += f"\n## {code(f'{one.method} {one.path}')} {{#{one.name}}}\n\n{one.summary}. Role: {ROLES.get(one.role, one.role)}.\n\n"
         operation = document["paths"][one.path][one.method.lower()]
         rows = [
             _row(p["name"], p["schema"], p["required"], f"in the {p['in']}") for p in operation["parameters"]
@@ -35,15 +81,17 @@ def page() -> str:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             rows += _fields(schema, shapes, "in the body")
         if rows:
-            text += table(("name", "where", "type", "needed"), rows) + "\n"
-        statuses = sorted(operation["responses"])
-        text += "Answers: " + ", ".join(f"{status}" for status in statuses) + ".\n"
+            text += table(("name", "place", "type", "required"), rows) + "\n"
+        text += "Status codes: " + ", ".join(sorted(operation["responses"])) + ".\n"
         if fields := [name for name, *_ in _fields(_answer(operation), shapes, "")]:
-            text += "Fields of the answer: " + ", ".join(fields) + ".\n"
-    return (
-        text
-        + "\n## Shapes\n\n"
-        + "\n".join(_shape(name, shape, shapes) for name, shape in sorted(shapes.items()))
+            text += "Fields of the response: " + ", ".join(fields) + ".\n"
+    return text
+
+
+def shapes_page() -> str:
+    shapes = describe(TABLE)["components"]["schemas"]
+    return "# REST: shapes\n\n" + "\n".join(
+        _shape(name, shape, shapes) for name, shape in sorted(shapes.items())
     )
 
 
@@ -70,7 +118,7 @@ def _row(name: str, schema: dict[str, Any], needed: bool, where: str) -> tuple[s
 
 def _shape(name: str, shape: dict[str, Any], shapes: dict[str, Any]) -> str:
     rows = [(field, of, needed) for field, _, of, needed in _fields(shape, shapes, "")]
-    head = f"### {name}\n\n" + (
+    head = f"## {name}\n\n" + (
         f"{' '.join(shape['description'].split())}\n\n" if "description" in shape else ""
     )
     return head + (table(("field", "type", "always there"), rows) if rows else "")
@@ -80,7 +128,7 @@ def kind(schema: dict[str, Any]) -> str:
     """A JSON Schema in a few words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](shapes.md#{name.lower()})"
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(kind(one) for one in schema["anyOf"]))
     if "enum" in schema:

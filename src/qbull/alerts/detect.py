@@ -106,13 +106,13 @@ class ProblemWatcher:
         first = (
             total - await problem_store.recently_failed(self._store, settings) if before is None else total
         )
-        rested = not counts.failed and settings.keep.failed != 0
+        left = counts.failed if settings.keep.failed != 0 else None
         if total != (first if before is None else before):
             newest = await problem_store.newest_failed(self._store, settings)
             if newest is not None and newest.ending is not None:
                 reason = (newest.ending.error or "")[:MAX_REASON_CHARS]
                 problem = Problem("failed", settings.name, newest.body().task, newest.id, reason)
-        return CounterReading(problem, total, max(first, 0), rested)
+        return CounterReading(problem, total, max(first, 0), left)
 
     async def _missed(self, settings: QueueSettings, counts: Counts, seen: AlertSnapshot) -> CounterReading:
         problem, total = Problem("missed", settings.name), counts.totals.get("missed", 0)
@@ -150,7 +150,17 @@ class ProblemWatcher:
         for one in seen.state.open.values():
             problem = one.problem
             if (problem.kind, problem.queue) == ("repeated", settings.name) and problem.task not in found:
-                yield GaugeReading(problem, there=False)
+                yield await self._quiet(settings, problem)
+
+    async def _quiet(self, settings: QueueSettings, problem: Problem) -> GaugeReading:
+        """No attempt of the task has failed lately. Its newest failure may only wait for the next attempt."""
+        match await problem_store.state_of(self._store, settings, problem.job):
+            case "waiting" | "delayed" | "active":
+                return GaugeReading(problem, there=True)
+            case "failed":
+                return GaugeReading(problem, there=False, resolved=False)
+            case "completed" | "cancelled" | None:
+                return GaugeReading(problem, there=False)
 
     def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
         """One job for each destination: an unreachable one must not cause duplicates at the others."""

@@ -38,7 +38,7 @@ async def alerts(call: ApiCall[Nothing, Nothing]) -> views.AlertsView:
 async def try_alerts(call: ApiCall[Nothing, Nothing]) -> views.TriedAlertsView:
     app = call.context.app
     if not app.alerts.destinations:
-        raise Conflict("no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
+        raise Conflict("no alert destination is configured; set QBULL_SLACK_WEBHOOK_URL or QBULL_ALERT_URLS")
     tried = await send_test_messages(app.alerts, app.prefix)
     call.audit_details["places"] = len(tried)
     return views.TriedAlertsView(

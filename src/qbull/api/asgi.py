@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -34,6 +34,9 @@ from qbull.store.audit import checked_reason, within_entry
 from qbull.store.verbs.audit_log import AuditLogEntry
 from qbull.views.shape import to_plain
 
+if TYPE_CHECKING:
+    from qbull.api.oidc_endpoints import SingleSignOnLogin
+
 log = logging.getLogger("qbull.api")
 
 BODY_OVERHEAD_BYTES = 64 * 1024
@@ -50,7 +53,8 @@ class Api:
         self.context = ApiContext(app, access)
         self._proxies = UndeclaredProxies()
         sign_on = access.single_sign_on
-        self._routes = Router([*TABLE, *(_login_endpoints(sign_on) if sign_on is not None else ())])
+        login = self.context.single_sign_on = None if sign_on is None else _single_sign_on(sign_on)
+        self._routes = Router([*TABLE, *(login.endpoints() if login is not None else ())])
         self._hosts = AllowedHosts(access.hosts if sign_on is None else (*access.hosts, sign_on.host))
         self._page = Dashboard(sign_on_label=None if sign_on is None else sign_on.label)
         self.body_limit = app.payload_limit + BODY_OVERHEAD_BYTES
@@ -191,12 +195,12 @@ class Api:
                 return
 
 
-def _login_endpoints(settings: SingleSignOn) -> list[Endpoint]:
+def _single_sign_on(settings: SingleSignOn) -> SingleSignOnLogin:
     try:
         from qbull.api.oidc_endpoints import SingleSignOnLogin
     except ModuleNotFoundError as error:
         raise ConfigError(f'single sign-on needs {error.name}; pip install "qbull[oidc]"') from None
-    return SingleSignOnLogin(settings).endpoints()
+    return SingleSignOnLogin(settings)
 
 
 def _reason(request: Request) -> str:

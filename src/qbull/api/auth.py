@@ -33,6 +33,8 @@ T = TypeVar("T")
 CALLER_CACHE_SECONDS = 2.0
 """How long the result of a lookup is cached."""
 MAX_CACHED_CALLERS = 1000
+MAX_ID_TOKEN_CHARS = 8_192
+"""Longer ID tokens are not kept with their session."""
 TOKEN_USE_INTERVAL_SECONDS = 60.0
 """The time of a token's last use is written at most this often."""
 SESSION_COOKIE = "qbull_session"
@@ -101,10 +103,19 @@ class Authenticator:
         text = cookie_of(request)
         return ANONYMOUS if text is None else await self._session(text)
 
-    async def log_in(self, request: Request, password: str | None, token: str | None) -> tuple[str, Session]:
-        """Start a session for somebody who knows the password or has a token; returns the cookie's value."""
+    async def log_in(
+        self, request: Request, password: str | None, token: str | None, code: str | None = None
+    ) -> tuple[str, Session]:
+        """Start a session for somebody with the password, a token or the code of a login link.
+
+        Returns the value of the cookie.
+        """
         if token is not None:
             who = await self._bearer(token)
+        elif code is not None:
+            if "admin" not in self._secrets or not await sessions.use_login(self._store(), code):
+                raise unknown("this login link was used or has expired; log in with the password")
+            who = Caller("admin", "admin", "session")
         else:
             await self._try_password(request, "admin", password or "")
             who = Caller("admin", "admin", "session")
@@ -112,13 +123,14 @@ class Authenticator:
         secret = self._secrets[who.name] if who.token is None else digest_of(who.proof)
         return await self._start_session(Session(who.name, who.role, 0, 0, who.token), secret)
 
-    async def log_in_by_single_sign_on(self, name: str, role: TokenRole) -> str:
+    async def log_in_by_single_sign_on(self, name: str, role: TokenRole, id_token: str) -> str:
         """Start a session for somebody whom the provider knows; returns the cookie's value."""
         settings = self._access.single_sign_on
         assert settings is not None
         if name in self._secrets:  # The audit log must not take somebody for the owner of the password.
             name = f"{name} (single sign-on)"
-        session = Session(name, role, 0, 0, issuer=settings.issuer)
+        hint = id_token if len(id_token) <= MAX_ID_TOKEN_CHARS else ""
+        session = Session(name, role, 0, 0, issuer=settings.issuer, id_token=hint)
         return (await self._start_session(session, settings.digest))[0]
 
     async def _start_session(self, session: Session, secret: str) -> tuple[str, Session]:
@@ -128,9 +140,12 @@ class Authenticator:
         idle = self._access.session_idle
         return await sessions.create(self._store(), session, idle=idle, secret=secret), session
 
-    async def log_out(self, text: str) -> None:
+    async def log_out(self, text: str) -> Session | None:
+        """End a session, and return it."""
         self._known.pop(f"s{text}", None)
+        session = await sessions.find(self._store(), text, self._access.session_idle)
         await sessions.end(self._store(), text)
+        return session
 
     async def log_all_out(self) -> int:
         self.forget()
@@ -218,7 +233,7 @@ class Authenticator:
 
     async def _try_password(self, request: Request, user: str, password: str) -> None:
         if self._password is None:
-            raise unknown("no password is set on this server (QUEUES_UI_PASS); use a token")
+            raise unknown("no password is set on this server (QBULL_PASSWORD); use a token")
         address = address_of(request)
         is_right = hmac.compare_digest(self._password, digest_of(password))
         wait = await sessions.count_attempt(self._store(), address, is_right)

@@ -38,26 +38,28 @@ async def me(call: ApiCall[Nothing, Nothing]) -> views.MeView:
         sees_payloads=call.context.redaction.sees_payloads(caller),
         app=call.context.app.prefix,
         version=qbull.__version__,
+        environment=call.context.access.environment,
     )
 
 
 async def log_in(call: ApiCall[Nothing, views.LoginBody]) -> Reply:
     asked = call.body
-    if (asked.password is None) == (asked.token is None):
-        raise ApiProblem(400, "body: give the password or a token")
-    text, session = await call.context.auth.log_in(call.request, asked.password, asked.token)
+    if sum(given is not None for given in (asked.password, asked.token, asked.code)) != 1:
+        raise ApiProblem(400, "body: give the password, a token or the code of a login link")
+    text, session = await call.context.auth.log_in(call.request, asked.password, asked.token, asked.code)
     call.audit_details["who"] = session.name
     done = views.DoneView(message=f"logged in as {session.name}, {session.role}", timestamp=now())
     return Reply(done, cookie=session_cookie(call.request, text, int(call.context.access.session_longest)))
 
 
 async def log_out(call: ApiCall[Nothing, Nothing]) -> Reply:
-    text = cookie_of(call.request)
-    if text is not None:
-        await call.context.auth.log_out(text)
-    return Reply(
-        views.DoneView(message="logged out", timestamp=now()), cookie=session_cookie(call.request, "", 0)
-    )
+    text, provider = cookie_of(call.request), None
+    session = None if text is None else await call.context.auth.log_out(text)
+    sign_on = call.context.single_sign_on
+    if session is not None and session.issuer is not None and sign_on is not None:
+        provider = await sign_on.logout_address(session.id_token)
+    done = views.LoggedOutView(message="logged out", timestamp=now(), provider=provider)
+    return Reply(done, cookie=session_cookie(call.request, "", 0))
 
 
 async def log_all_out(call: ApiCall[Nothing, Nothing]) -> views.DoneView:
@@ -178,7 +180,7 @@ ENDPOINTS = [
         scope="none",
         summary="End the session",
         handler=log_out,
-        answer=views.DoneView,
+        answer=views.LoggedOutView,
         audit="log out",
     ),
     Endpoint(

@@ -23,6 +23,9 @@ MAX_OTHER_FILES = 128
 PIECE_BYTES = 16 * 1024
 """Received data is parsed in pieces of this size, so that the parser never holds much more than a limit."""
 
+LAST_REQUEST_SECONDS = 0.25
+"""How long a server that stops waits for a request that may be on its way on an idle connection."""
+
 _ANSWERS = {
     408: b"Request Timeout",
     413: b"Content Too Large",
@@ -138,6 +141,8 @@ class LimitedProtocol(HttpToolsProtocol):
     waits_for_client = True
     """The client has to send something. False while a request is handled."""
 
+    _is_last = False
+    """The server stops, and the next request is the last one."""
     _is_in_head = True
     _head_bytes = 0
     _body_bytes = 0
@@ -195,6 +200,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._is_in_head, self._head_bytes, self._body_bytes = False, 0, 0
         self._deadline = time.monotonic() + self.table.limits.body_seconds
         super().on_headers_complete()
+        if self._is_last:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         if not self.transport.is_closing():
@@ -209,6 +216,24 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.waits_for_client, self.waiting_since = True, time.monotonic()
         super().on_response_complete()
+
+    def shutdown(self) -> None:
+        """The server stops. A client may have sent a request that has not arrived, so that gets its answer.
+
+        If the connection were closed at once, such a client would see it reset.
+        """
+        if self._is_idle():
+            self._is_last = True
+            self.loop.call_later(LAST_REQUEST_SECONDS, self._close_if_idle)
+        else:
+            super().shutdown()
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _close_if_idle(self) -> None:
+        if self._is_idle():
+            self.transport.close()
 
     def check_time(self, now: float) -> None:
         """Close the connection if its client is too slow."""

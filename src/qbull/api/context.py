@@ -18,16 +18,20 @@ from qbull.api.recent_waits import RecentWaits
 from qbull.api.redaction import Redaction
 from qbull.api.running_operations import OperationRunner
 from qbull.app import App
-from qbull.config import check_name
 from qbull.core.access import Access
+from qbull.core.ids import check_name
 from qbull.errors import ConfigError, NotFound, UnreadableSettings
 from qbull.queue import Queue
+from qbull.store.read.latency import LatencyReader
 from qbull.store.read.minutes import MinuteCache
 from qbull.store.store import Store
 
 if TYPE_CHECKING:
     from qbull.api.health import HealthReport
+    from qbull.api.oidc_endpoints import SingleSignOnLogin
+    from qbull.core.latency import LatencySpan
     from qbull.views.flows import FlowsView
+    from qbull.views.latency import QueueLatencyView
     from qbull.views.overview import Overview
 
 T = TypeVar("T")
@@ -49,6 +53,7 @@ class ApiContext:
         self.app = app
         self.access = access
         self.auth = Authenticator(lambda: self.store, access)
+        self.single_sign_on: SingleSignOnLogin | None = None
         self.audit = AuditWriter(lambda: self.store)
         self.redaction = Redaction(access)
         self.operations = OperationRunner(lambda: self.store, self.audit)
@@ -66,6 +71,9 @@ class ApiContext:
         self.waits: dict[tuple[str, ...], RecentWaits] = {}
         """By scope."""
         self.minutes = MinuteCache()
+        self.latency_reader = LatencyReader()
+        self.latencies: dict[tuple[str, LatencySpan, str | None], CachedValue[QueueLatencyView]] = {}
+        """By queue, period and task."""
         self.shutting_down = asyncio.Event()
         self._undeclared_queues: dict[str, tuple[float, Queue]] = {}
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from typing import Annotated
+from urllib.parse import unquote
 
 from msgspec import Meta
 from starlette.responses import StreamingResponse
@@ -26,11 +27,21 @@ STREAM_RETRY_MS = 2000
 """The pause before a browser that lost the stream connects again."""
 
 
+MAX_WATCHED_JOBS = 20
+"""Jobs whose progress one stream reports."""
+
+
 class EventsQuery(Shape, kw_only=True):
-    """Listen to all queues or one; with a job, also to that job's progress."""
+    """Listen to all queues or one; with a job, also to that job's progress.
+
+    `watch` names more jobs as `queue/id`, with commas between them; a comma or slash in an id is
+    percent-encoded. With `freshness`, an event `fresh` follows every successful read of the counts.
+    """
 
     queue: ResourceName | None = None
     job: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    watch: Annotated[str, Meta(min_length=3, max_length=8000)] | None = None
+    freshness: bool = False
 
 
 async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
@@ -42,6 +53,9 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
     if query.queue is not None:
         call.check_queue(query.queue)
         await call.context.queue(query.queue)
+    watched = _watched(query)
+    for queue, _ in watched:
+        call.check_queue(queue)
     if live.full or call.context.shutting_down.is_set():
         raise ApiProblem(503, "too many streams are open", headers={"retry-after": "5"})
     after = _last_seen(call.request.headers.get("last-event-id", ""))
@@ -52,7 +66,7 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
             f"{call.caller.name} has {MAX_CALLER_LISTENERS} streams open; close one of them",
             headers={"retry-after": "5"},
         )
-    listener = EventListener(query.queue, query.job, caller, call.caller.queues)
+    listener = EventListener(query.queue, watched, caller, call.caller.queues, freshness=query.freshness)
     live.subscribe(listener)
     try:
         first = await _first(call.context, listener, after)
@@ -64,6 +78,18 @@ async def events(call: ApiCall[EventsQuery, Nothing]) -> StreamingResponse:
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no"},
     )
+
+
+def _watched(query: EventsQuery) -> frozenset[tuple[str, str]]:
+    """The jobs whose progress is reported, as queue and id."""
+    jobs = {(query.queue, query.job)} if query.queue is not None and query.job is not None else set()
+    for one in query.watch.split(",") if query.watch is not None else ():
+        queue, _, id = one.partition("/")
+        jobs.add((unquote(queue), unquote(id)))
+    if len(jobs) > MAX_WATCHED_JOBS or not all(queue and id for queue, id in jobs):
+        why = f"give up to {MAX_WATCHED_JOBS} jobs as queue/id, with commas between them"
+        raise ApiProblem(400, f"query: watch: {why}", errors=[InvalidField("watch", why)])
+    return frozenset(jobs)
 
 
 def _last_seen(id: str) -> int | None:
@@ -128,7 +154,7 @@ ENDPOINTS = [
         path="/api/events",
         role="viewer",
         scope="queues",
-        summary="Stream events: snapshot, stats, job, progress, gap and bye; resumes after Last-Event-ID",
+        summary="Stream events: snapshot, stats, job, progress, fresh, gap, bye; resumes after Last-Event-ID",
         handler=events,
         query=EventsQuery,
         answer=str,

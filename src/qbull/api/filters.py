@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, assert_never, cast
 
@@ -9,7 +10,8 @@ from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
-from qbull.core.moment import MOMENT_EXAMPLES, parse_moment
+from qbull.core.job_query import JobQuery, parse_query
+from qbull.core.moment import COMING_MOMENT_EXAMPLES, MOMENT_EXAMPLES, parse_moment
 from qbull.views.jobs import FilterShape
 
 
@@ -30,6 +32,8 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
                 path, _, expected = value.partition("=")
                 context.redaction.refuse_hidden_filter(caller, name, path)
                 filters[name] = {path: expected}
+            case "query":
+                filters[name] = query_of(context, caller, value)
             case _:
                 assert_never(field.kind)
     if filters and context.redaction.has_hidden_fields:
@@ -37,22 +41,29 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
     return cast(JobFilterArguments, filters)
 
 
+def query_of(context: ApiContext, caller: Caller, text: str) -> JobQuery:
+    """The query of a request. It is refused if it asks for values that the caller may not see."""
+    query = parse_query(text, datetime.now(UTC), UTC)
+    if query.asks_for_errors:
+        context.redaction.refuse_hidden_filter(caller, "error_contains")
+    for path in query.argument_paths:
+        context.redaction.refuse_hidden_filter(caller, "payload", path)
+    return query if context.redaction.sees_payloads(caller) else replace(query, words_in_arguments=False)
+
+
 def past_moment(field: str, text: str) -> datetime:
-    """Parse a time as people write it, or refuse the field."""
+    """Parse a time as people write it, or refuse the field; `2h` is two hours ago."""
+    return _moment(field, text, is_coming=False)
+
+
+def coming_moment(field: str, text: str) -> datetime:
+    """Parse a time as people write it, or refuse the field; `2h` is in two hours."""
+    return _moment(field, text, is_coming=True)
+
+
+def _moment(field: str, text: str, *, is_coming: bool) -> datetime:
     try:
-        return parse_moment(text, datetime.now(UTC), UTC)
+        return parse_moment(text, datetime.now(UTC), UTC, is_coming=is_coming)
     except (ValueError, OverflowError):
-        why = f"is no time; write it like {MOMENT_EXAMPLES}"
+        why = f"is no time; write it like {COMING_MOMENT_EXAMPLES if is_coming else MOMENT_EXAMPLES}"
         raise ApiProblem(400, f"{field}: {why}", errors=[InvalidField(field, why)]) from None
-
-
-def moment_in(field: str, text: str) -> datetime:
-    """Parse a time with its zone, or refuse the field."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.utcoffset() is None:
-        why = "is no time; write it like 2030-01-31T12:00:00Z"
-        raise ApiProblem(400, f"{field}: {why}", errors=[InvalidField(field, why)])
-    return at

@@ -1,16 +1,22 @@
-"""Flows: show the jobs of a flow, and the flows that run or have ended lately."""
+"""Flows: show the jobs of a flow and the flows that run or have ended lately; retry and cancel a flow."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
+from typing import Any
+
+import msgspec
 
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.errors import job_not_found
+from qbull.manage.flow import Flow, find_flow
 from qbull.manage.flow_walk import FlowJob, FlowWalk, JobAddress, flow_levels, walk_flow
 from qbull.store.verbs import flow_messages
 from qbull.views import flows as views
+from qbull.views.jobs import CancellingBody
 
 MAX_FLOW_JOBS = 300
 """Jobs shown of one flow."""
@@ -20,6 +26,8 @@ MAX_LISTED_FLOWS = 25
 """Flows shown in a list."""
 MAX_SCANNED_FLOW_JOBS = 200
 """Flow jobs sampled from each queue."""
+MAX_ABOUT_CHARACTERS = 80
+"""Length of the arguments that tell flows apart."""
 FLOW_WALK_BATCH_SIZE = 6
 """Flows that are read concurrently."""
 
@@ -47,6 +55,30 @@ async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
         return found
     flows = [flow for flow in found.flows if all(caller.may_use(step.queue) for step in flow.steps)]
     return views.FlowsView(timestamp=found.timestamp, flows=flows)
+
+
+async def cancel_flow(call: ApiCall[Nothing, CancellingBody]) -> views.FlowChangeView:
+    flow = await _flow(call)
+    open_jobs = sum(n for state, n in (await flow.counts()).items() if state not in FLOW_ENDED_STATES)
+    await flow.cancel(call.body.reason)
+    return views.FlowChangeView(
+        timestamp=now(), message="the flow was cancelled", flow=flow.id, jobs=open_jobs
+    )
+
+
+async def retry_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowChangeView:
+    flow = await _flow(call)
+    retried = await flow.retry()
+    return views.FlowChangeView(timestamp=now(), message="the flow runs again", flow=flow.id, jobs=retried)
+
+
+async def _flow(call: ApiCall[Any, Any]) -> Flow[Any]:
+    """The flow of a job. All its jobs must be in queues that the caller may use."""
+    queue = await call.context.queue(call.path["queue"])
+    flow = await find_flow(call.context.app, queue.job(call.path["id"]))
+    for name in {job.queue for job in flow.jobs}:
+        call.check_queue(name)
+    return flow
 
 
 def _steps(context: ApiContext, walked: FlowWalk) -> list[views.FlowStepView]:
@@ -108,17 +140,36 @@ def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
     kept = {address: one for address, one in walked.seen.items() if one.info is not None}
     levels = flow_levels(walked.seen)
     last = max(kept, key=lambda address: (not kept[address].fallback, levels[address]))
-    created = [one.info.created_at for one in kept.values() if one.info is not None]
+    infos = [one.info for one in kept.values() if one.info is not None]
+    state = _state_of(kept[last], list(kept.values()))
+    ends = [info.finished_at for info in infos if info.finished_at is not None]
+    first = min(kept, key=lambda address: (levels[address], address[1]))
     return views.ShownFlowView(
         flow=walked.flow,
         queue=last[0],
         id=last[1],
         task=kept[last].task,
-        state=_state_of(kept[last], list(kept.values())),
+        state=state,
         steps=_steps(context, walked),
         more=walked.more,
-        created_at=min(created),
+        created_at=min(info.created_at for info in infos),
+        finished_at=max(ends, default=None) if state != "running" else None,
+        first=kept[first].task,
+        about=_about(context, kept[first]),
+        counts=dict(Counter(one.state for one in walked.seen.values())),
     )
+
+
+def _about(context: ApiContext, job: FlowJob) -> str | None:
+    """A part of the arguments of a job, as everybody may see them."""
+    shown = None if job.info is None else context.redaction.value(job.info.payload, None)
+    if not isinstance(shown, dict):
+        return None
+    texts = (
+        value if isinstance(value, str) else msgspec.json.encode(value).decode() for value in shown.values()
+    )
+    text = ", ".join(f"{name}={value}" for name, value in zip(shown, texts, strict=True))
+    return (text if len(text) <= MAX_ABOUT_CHARACTERS else text[: MAX_ABOUT_CHARACTERS - 1] + "…") or None
 
 
 def _state_of(last: FlowJob, seen: list[FlowJob]) -> views.FlowState:
@@ -144,6 +195,28 @@ ENDPOINTS = [
         handler=job_flow,
         answer=views.FlowView,
         problems=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/queues/{queue}/jobs/{id}/flow/cancel",
+        role="operator",
+        summary="Cancel all unfinished jobs of the flow of a job",
+        handler=cancel_flow,
+        body=CancellingBody,
+        body_optional=True,
+        answer=views.FlowChangeView,
+        problems=(404,),
+        audit="cancel flow",
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/queues/{queue}/jobs/{id}/flow/retry",
+        role="operator",
+        summary="Run the failed and cancelled jobs of the flow of a job again",
+        handler=retry_flow,
+        answer=views.FlowChangeView,
+        problems=(404,),
+        audit="retry flow",
     ),
     Endpoint(
         method="GET",

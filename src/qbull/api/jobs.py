@@ -9,9 +9,8 @@ import msgspec
 
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
-from qbull.api.filters import filters_of, moment_in
+from qbull.api.filters import coming_moment, filters_of
 from qbull.api.problems import ApiProblem, InvalidField
-from qbull.core.job_filter import JobFilter
 from qbull.core.job_info import AttemptInfo, JobInfo
 from qbull.core.options import Options, options_from
 from qbull.errors import job_not_found
@@ -52,7 +51,7 @@ async def jobs(call: ApiCall[views.JobsQuery, Nothing]) -> views.JobsView:
         query.state,
         query.limit or JOBS_PAGE_SIZE,
         query.cursor,
-        JobFilter(**filters),
+        search.filter_of(filters),
         ReadBudget(JOB_LIST_LIMIT_BYTES),
     )
     return views.JobsView(
@@ -94,6 +93,7 @@ async def job_history(call: ApiCall[Nothing, Nothing]) -> views.HistoryView:
             duration_ms=info.duration_ms or 0.0,
             error=shown.error,
             worker=info.worker or "?",
+            stacktrace=shown.stacktrace,
         )
         runs.append(last)
     return views.HistoryView(
@@ -153,9 +153,10 @@ async def enqueue(call: ApiCall[Nothing, views.NewJobBody]) -> Reply:
     call.context.redaction.refuse_hidden(asked.payload)
     options = _options(asked.options)
     made = await by_name.enqueue(queue, asked.task, asked.payload, options)
+    found = None if made.created else await made.state()
     accepted = views.AcceptedView(
         job_id=made.id,
-        status="delayed" if options.delay or options.at else "waiting",
+        status=found or ("delayed" if options.delay or options.at else "waiting"),
         timestamp=now(),
         created=made.created,
     )
@@ -182,7 +183,7 @@ async def reschedule_job(call: ApiCall[Nothing, views.RescheduleBody]) -> views.
     if (asked.delay is None) == (asked.at is None):
         why = "give delay or at, one of them"
         raise ApiProblem(400, f"body: {why}", errors=[InvalidField("delay", why)])
-    at = None if asked.at is None else moment_in("at", asked.at)
+    at = None if asked.at is None else coming_moment("at", asked.at)
     status = await handle.reschedule(delay=asked.delay, at=at)
     return views.AcceptedView(job_id=handle.id, status=status, timestamp=now())
 
@@ -214,7 +215,7 @@ async def remove_job(call: ApiCall[Nothing, Nothing]) -> views.AcceptedView:
 
 def _options(asked: msgspec.Struct) -> Options:
     values = {} if asked is views.NO_JOB_OPTIONS else msgspec.structs.asdict(asked)
-    return options_from(values, lambda name, text: moment_in(f"options.{name}", text))
+    return options_from(values, lambda name, text: coming_moment(f"options.{name}", text))
 
 
 async def handle_of(call: ApiCall[Any, Any]) -> Job[Any]:

@@ -67,15 +67,25 @@ class StreamEvent(msgspec.Struct, frozen=True):
 
 
 class EventListener:
-    """A listener to all queues or one, and to the progress of one job."""
+    """A listener to all queues or one, and to the progress of some jobs, each given as queue and id.
+
+    With `freshness` it also hears of every successful poll.
+    """
 
     def __init__(
-        self, queue: str | None, job: str | None, caller: str = "", scope: tuple[str, ...] = ()
+        self,
+        queue: str | None,
+        watched: frozenset[tuple[str, str]] = frozenset(),
+        caller: str = "",
+        scope: tuple[str, ...] = (),
+        *,
+        freshness: bool = False,
     ) -> None:
         self.queue = queue
-        self.job = job
+        self.watched = watched
         self.caller = caller
         self.scope = scope
+        self.freshness = freshness
         self._events: deque[StreamEvent] = deque()
         self._has_events = asyncio.Event()
         self._left_out = 0
@@ -89,7 +99,7 @@ class EventListener:
             return
         if event.stats is not None and self.scope:
             event = self.own_stats(event.name, event.stats, event.at)
-        if event.name == "progress" and event.job != self.job:
+        if event.name == "progress" and (event.queue, event.job) not in self.watched:
             return
         if len(self._events) >= MAX_PENDING_EVENTS:
             self._left_out += 1
@@ -138,8 +148,9 @@ class EventBroadcaster:
 
     def subscribe(self, listener: EventListener) -> None:
         self._listeners.add(listener)
-        # The new listener must see it too.
-        self._watched.pop((listener.queue or "", listener.job or ""), None)
+        for job in listener.watched:
+            # The new listener must see it too.
+            self._watched.pop(job, None)
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
 
@@ -194,15 +205,18 @@ class EventBroadcaster:
             try:
                 events = await self._poll()
                 self._ready.set()
-                for event in events:
-                    for listener in self._listeners:
+                took = time.monotonic() - began
+                fresh = _fresh(_pause(took) + 2 * took)
+                for listener in self._listeners:
+                    for event in events:
                         listener.push(event)
+                    if listener.freshness:
+                        listener.push(fresh)
             except ServerError as error:
                 log.debug("cannot read events: %s", error)
             except QbullError as error:
                 log.warning("cannot read events: %s", error)
-            took = time.monotonic() - began
-            await asyncio.sleep(max(EVENT_POLL_SECONDS - took, 4 * took))
+            await asyncio.sleep(_pause(time.monotonic() - began))
 
     async def _poll(self) -> list[StreamEvent]:
         """All events since the last poll. The last event carries the position to resume from."""
@@ -256,23 +270,21 @@ class EventBroadcaster:
 
     async def _progress(self) -> list[StreamEvent]:
         """Progress events of the jobs that somebody listens to."""
-        wanted = {
-            (one.queue, one.job) for one in self._listeners if one.queue is not None and one.job is not None
-        }
+        wanted = {job for one in self._listeners for job in one.watched}
         events = []
         queues = {queue.name: queue for queue in await self._queues()} if wanted else {}
         for name, id in wanted:
-            queue = queues.get(name or "")
-            info = await queue.job(id or "").info() if queue is not None else None
+            queue = queues.get(name)
+            info = await queue.job(id).info() if queue is not None else None
             data: dict[str, Any] = {"queue": name, "id": id, "state": None, "progress": None, "attempt": None}
             if info is not None:
                 data |= {"state": info.state, "progress": info.progress, "attempt": info.attempt}
                 data |= {"done": info.progress_done, "total": info.progress_total}
                 data |= {"note": info.progress_note if self._errors else None}
             packed = msgspec.json.encode(data)
-            if self._watched.get((name or "", id or "")) != packed:
-                self._watched[name or "", id or ""] = packed
-                events.append(StreamEvent("progress", packed, name or "", id or ""))
+            if self._watched.get((name, id)) != packed:
+                self._watched[name, id] = packed
+                events.append(StreamEvent("progress", packed, name, id))
         self._watched = {key: value for key, value in self._watched.items() if key in wanted}
         return events
 
@@ -286,3 +298,13 @@ class EventBroadcaster:
             "finishedAt": iso_time(to_datetime(one.at_ms)),
         }
         return StreamEvent("job", msgspec.json.encode(data), queue, one.id)
+
+
+def _pause(took: float) -> float:
+    """Seconds until the next poll, after one that took so long."""
+    return max(EVENT_POLL_SECONDS - took, 4 * took)
+
+
+def _fresh(seconds: float) -> StreamEvent:
+    """The counts are those of now; those of the next poll follow within this time."""
+    return StreamEvent("fresh", msgspec.json.encode({"nextMs": round(seconds * 1000)}))

@@ -20,11 +20,13 @@ from qbull.core import histograms
 from qbull.core.health_problem import HealthProblem, HealthStatus, status_of, unavailable
 from qbull.core.histograms import Histogram
 from qbull.core.layout import Layout
+from qbull.core.limits import LimitStatus
 from qbull.errors import ServerError
 from qbull.observe.exposition import METRICS_CONTENT_TYPE, Metric, MetricSamples
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read.inspect import Counts, server_time
+from qbull.store.read.limits import limit_statuses
 from qbull.store.verbs.tick import first_due_ms
 from qbull.store.verbs.workers import RegisteredWorker
 
@@ -103,6 +105,34 @@ PROBLEMS_METRIC = Metric(
     "Problems that the health check reports.",
     ("kind", "severity", "queue"),
 )
+LIMIT_METRICS = {
+    word: Metric(f"qbull_limit_{word}", "gauge", meaning, ("limit",))
+    for word, meaning in (
+        ("rate", "Weight that may start in a window of the shared limit."),
+        ("window_seconds", "Length of the window of the shared limit."),
+        ("used", "Weight that started in the last window, of jobs without a key."),
+        ("concurrency", "Jobs that may run at a time under the shared limit, for each key."),
+        ("running", "Jobs that run under the shared limit, over all keys."),
+        ("daily", "Weight that may start in a day under the shared limit, for each key."),
+        ("spent", "Weight that started today (UTC) under the shared limit, over all keys."),
+    )
+}
+"""Values that a limit does not have are left out."""
+LIMIT_WAITING_METRIC = Metric(
+    "qbull_limit_waiting_jobs", "gauge", "Jobs that wait for the shared limit.", ("limit", "queue")
+)
+LIMIT_OLDEST_METRIC = Metric(
+    "qbull_limit_oldest_waiting_seconds",
+    "gauge",
+    "Time that the first of these jobs has waited.",
+    ("limit",),
+)
+LIMIT_GRANTED_METRIC = Metric(
+    "qbull_limit_granted_total", "counter", "Weight that jobs were granted or used beyond that.", ("limit",)
+)
+LIMIT_RETURNED_METRIC = Metric(
+    "qbull_limit_returned_total", "counter", "Granted weight that jobs did not use.", ("limit",)
+)
 LISTENERS_METRIC = Metric("qbull_api_listeners", "gauge", "Open event streams of this process.")
 
 METRICS = [
@@ -110,7 +140,8 @@ METRICS = [
     IN_LANES_METRIC, PAUSED_METRIC,
     PARTITIONS_METRIC, OWNED_PARTITIONS_METRIC, QUEUE_WORKERS_METRIC, SLOTS_METRIC, WORKER_PROCESSES_METRIC,
     SCHEDULE_LAG_METRIC, *TOTAL_METRICS.values(), STARTED_METRIC, DURATION_METRIC, WAIT_METRIC,
-    SCRIPT_ERRORS_METRIC, REQUESTS_METRIC, LISTENERS_METRIC,
+    SCRIPT_ERRORS_METRIC, *LIMIT_METRICS.values(), LIMIT_WAITING_METRIC, LIMIT_OLDEST_METRIC,
+    LIMIT_GRANTED_METRIC, LIMIT_RETURNED_METRIC, REQUESTS_METRIC, LISTENERS_METRIC,
 ]  # fmt: skip
 
 
@@ -145,13 +176,38 @@ async def _collect(context: ApiContext, samples: MetricSamples) -> None:
     members = await store.workers()
     samples.add(WORKER_PROCESSES_METRIC, len(members))
     now = await server_time(store)
-    for queue in await context.queues():
+    queues = await context.queues()
+    for queue in queues:
         counts = await queue.stats()
         layout = await context.app._client().router.layout(queue.settings)
         _add_counts(samples, queue.name, counts, now)
         _add_workers(samples, queue.name, members, layout)
         _add_histograms(samples, queue.name, await written.read(store, queue.name))
         samples.add(SCHEDULE_LAG_METRIC, await _lag(context, queue, now * 1000), queue.name)
+    for status in await limit_statuses(store, [queue.settings for queue in queues]):
+        _add_limit(samples, status, now)
+
+
+def _add_limit(samples: MetricSamples, status: LimitStatus, now: float) -> None:
+    rate = status.rate
+    values = {
+        "rate": None if rate is None else rate.count,
+        "window_seconds": None if rate is None else rate.per,
+        "used": None if rate is None else status.used,
+        "concurrency": status.concurrency,
+        "running": status.running,
+        "daily": status.daily,
+        "spent": status.spent,
+    }
+    for word, value in values.items():
+        if value is not None:
+            samples.add(LIMIT_METRICS[word], value, status.name)
+    for queue, jobs in status.queues.items():
+        samples.add(LIMIT_WAITING_METRIC, jobs, status.name, queue)
+    oldest = 0.0 if status.since is None else max(now - status.since.timestamp(), 0.0)
+    samples.add(LIMIT_OLDEST_METRIC, round(oldest, 3), status.name)
+    samples.add(LIMIT_GRANTED_METRIC, status.granted, status.name)
+    samples.add(LIMIT_RETURNED_METRIC, status.returned, status.name)
 
 
 def _add_problems(samples: MetricSamples, problems: Sequence[HealthProblem]) -> None:

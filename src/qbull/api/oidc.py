@@ -51,6 +51,7 @@ class ProviderMetadata(msgspec.Struct, frozen=True):
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
+    end_session_endpoint: str | None = None
     token_endpoint_auth_methods_supported: list[str] = msgspec.field(
         default_factory=lambda: ["client_secret_basic"]
     )
@@ -84,23 +85,19 @@ class OidcProvider:
                 found = _decoded(await _ask("GET", address), ProviderMetadata)
                 if found.issuer != self._settings.issuer:
                     raise _refused(f'it calls itself "{found.issuer[:200]}"')
-                for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-                    try:
-                        check_web_address(getattr(found, name).partition("?")[0], name)
-                    except ConfigError as error:
-                        raise _refused(str(error)) from None
+                _check_addresses(found)
                 self._metadata = now, found
             return self._metadata[1]
 
-    async def claims(self, code: str, verifier: str, nonce: str) -> Mapping[str, Any]:
-        """The claims of the person who got this code.
+    async def claims(self, code: str, verifier: str, nonce: str) -> tuple[str, Mapping[str, Any]]:
+        """The ID token of the person who got this code, and its claims.
 
         Raises:
             ApiProblem: The provider does not know the code, or its ID token is not right.
         """
         async with self._exchanging:
             token = await self._exchange(code, verifier)
-            return await self._verified(token, nonce)
+            return token, await self._verified(token, nonce)
 
     async def _exchange(self, code: str, verifier: str) -> str:
         settings, provider = self._settings, await self.metadata()
@@ -168,6 +165,16 @@ class OidcProvider:
                 self._keys = [key for one in found.keys for key in _signing_key(one)]
                 self._keys_at = time.monotonic()
             return self._keys
+
+
+def _check_addresses(found: ProviderMetadata) -> None:
+    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri", "end_session_endpoint"):
+        address: str | None = getattr(found, name)
+        try:
+            if address is not None:
+                check_web_address(address.partition("?")[0], name)
+        except ConfigError as error:
+            raise _refused(str(error)) from None
 
 
 def _signing_key(given: dict[str, Any]) -> list[Any]:

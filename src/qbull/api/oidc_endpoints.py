@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 from typing import Any
@@ -26,6 +27,8 @@ from qbull.api.oidc import OidcProvider
 from qbull.api.problems import ApiProblem
 from qbull.core.single_sign_on import CALLBACK_PATH, SingleSignOn
 from qbull.store.verbs import sessions
+
+log = logging.getLogger("qbull.api")
 
 LOGIN_PATH = "/api/oidc/login"
 LOGIN_COOKIE = "qbull_login"
@@ -136,21 +139,39 @@ class SingleSignOnLogin:
         if told.error is not None or not told.code:
             word = told.error if told.error and _ERROR_PATTERN.fullmatch(told.error) else "no code"
             raise ApiProblem(401, f"the provider of single sign-on refused the log-in: {word}")
-        claims = await self._claims(call, told.code, login)
+        token, claims = await self._claims(call, told.code, login)
         name, role = settings.name_of(claims), settings.role_of(claims)
         call.audit_details.update(who=name, subject=str(claims["sub"])[:200], issuer=settings.issuer)
         if role is None:
             raise ApiProblem(
                 403, f'{name} has no role here: no value of the claim "{settings.role_claim}" gives one'
             )
-        text = await call.context.auth.log_in_by_single_sign_on(name, role)
+        text = await call.context.auth.log_in_by_single_sign_on(name, role, token)
         response = RedirectResponse(settings.public_url.rstrip("/") + view, 303)
         _set_cookie(response, session_cookie(request, text, int(call.context.access.session_longest)))
         _set_cookie(response, _login_cookie(request, "", 0))
         return response
 
-    async def _claims(self, call: ApiCall[Any, Any], code: str, login: StartedLogin) -> Any:
-        """The claims of the ID token. Wrong codes are counted like wrong passwords."""
+    async def logout_address(self, id_token: str) -> str | None:
+        """Where a browser ends its session at the provider; None if it offers no such address.
+
+        The session here has ended: a provider that cannot be asked must not fail the log-out.
+        """
+        try:
+            address = (await self._provider.metadata()).end_session_endpoint
+        except ApiProblem as problem:
+            log.warning("single sign-on: the session at the provider goes on: %s", problem)
+            return None
+        if address is None:
+            return None
+        question = {"client_id": self._settings.client_id}
+        question["post_logout_redirect_uri"] = self._settings.public_url.rstrip("/") + "/ui/"
+        if id_token:
+            question["id_token_hint"] = id_token
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(question)}"
+
+    async def _claims(self, call: ApiCall[Any, Any], code: str, login: StartedLogin) -> tuple[str, Any]:
+        """The ID token and its claims. Wrong codes are counted like wrong passwords."""
         store, address = call.context.store, address_of(call.request)
         wait = await sessions.count_attempt(store, address, right=True)
         if wait:

@@ -18,6 +18,7 @@ SCHEMA_REF = "#/components/schemas/{name}"
 PATH_PARAMETERS: dict[str, dict[str, Any]] = {
     "queue": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "name": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
+    "limit": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "schedule": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[A-Za-z0-9._-]+$"},
     "id": {"type": "string", "minLength": 1, "maxLength": 200},
     "key": {"type": "string", "minLength": 1, "maxLength": 1000},

@@ -8,12 +8,14 @@ from typing import Any, cast
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
-from qbull.api.filters import filters_of
+from qbull.api.filters import coming_moment, filters_of
+from qbull.api.patching import patch_of, refusal_of
 from qbull.api.problems import ApiProblem, InvalidField
 from qbull.api.running_operations import BULK_ACTIONS, OperationRequest
 from qbull.core.failures import normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
+from qbull.core.options import Options
 from qbull.core.record import State, to_datetime
 from qbull.core.redaction import REDACTED
 from qbull.manage import bulk, search
@@ -27,7 +29,7 @@ from qbull.store.verbs.operations import Operation
 from qbull.views import jobs as job_views
 from qbull.views import operations as views
 from qbull.views.access import DoneView
-from qbull.views.shape import view_of
+from qbull.views.shape import iso_time, view_of
 
 OPERATION_WAIT_SECONDS = 5.0
 """How long a request waits for a redrive or clean. If it takes longer, it continues in the background."""
@@ -94,7 +96,7 @@ async def matching(call: ApiCall[views.MatchingQuery, Nothing]) -> views.Matchin
         if now.looked_at >= MAX_SCANNED_JOBS:
             raise _ScanLimitReached
 
-    wanted = BulkOperation(bulk.count, query.state, JobFilter(**filters))
+    wanted = BulkOperation(bulk.count, query.state, search.filter_of(filters))
     try:
         await bulk.run_bulk(client, await client.router.partitions(queue.settings), wanted, step)
     except _ScanLimitReached:
@@ -115,17 +117,46 @@ async def start_operation(call: ApiCall[Nothing, views.NewOperationBody]) -> Rep
     if asked.older_than and state not in FINISHED_STATES:
         why = "applies only to finished jobs"
         raise ApiProblem(400, f"body: olderThan: {why}", errors=[InvalidField("olderThan", why)])
+    queue = await call.context.queue(call.path["queue"])
+    if asked.reason is not None and asked.action != "cancel":
+        why = "applies only to cancel"
+        raise ApiProblem(400, f"body: reason: {why}", errors=[InvalidField("reason", why)])
+    if asked.patch is not None and asked.action not in ("retry", "redrive"):
+        why = "applies only to retry and redrive"
+        raise ApiProblem(400, f"body: patch: {why}", errors=[InvalidField("patch", why)])
+    act, due = await _rescheduling(queue, asked)
+    if asked.reason is not None:
+        act = bulk.cancelling(asked.reason)
     request = OperationRequest(
         asked.action,
-        await call.context.queue(call.path["queue"]),
+        queue,
         state,
         filters_of(call.context, call.caller, asked),
         call.caller.name,
         asked.older_than,
         asked.limit,
         asked.rate,
+        act,
+        due,
+        patch_of(call.context, queue, asked.patch),
     )
     return await _started(call, request, 0.0)
+
+
+async def _rescheduling(
+    queue: Queue, asked: views.NewOperationBody
+) -> tuple[bulk.BulkAction | None, str | None]:
+    """The function of `reschedule` and its time; neither for other actions."""
+    is_asked = asked.action == "reschedule"
+    if (asked.delay is not None) + (asked.at is not None) != is_asked:
+        why = "give delay or at, one of them" if is_asked else "applies only to reschedule"
+        field = "delay" if is_asked or asked.delay is not None else "at"
+        raise ApiProblem(400, f"body: {field}: {why}", errors=[InvalidField(field, why)])
+    if not is_asked:
+        return None, None
+    at = None if asked.at is None else coming_moment("at", asked.at)
+    due_ms, now_ms = await search.reschedule_times(queue, Options(delay=asked.delay, at=at))
+    return bulk.rescheduling(due_ms, now_ms), iso_time(to_datetime(due_ms))
 
 
 async def redrive(call: ApiCall[Nothing, views.RedriveBody]) -> Reply:
@@ -133,7 +164,14 @@ async def redrive(call: ApiCall[Nothing, views.RedriveBody]) -> Reply:
     queue = await call.context.queue(call.path["queue"])
     filters = filters_of(call.context, call.caller, asked)
     request = OperationRequest(
-        "redrive", queue, "failed", filters, call.caller.name, limit=asked.limit, rate=asked.rate
+        "redrive",
+        queue,
+        "failed",
+        filters,
+        call.caller.name,
+        limit=asked.limit,
+        rate=asked.rate,
+        patch=patch_of(call.context, queue, asked.patch),
     )
     return await _started(call, request, OPERATION_WAIT_SECONDS)
 
@@ -211,6 +249,7 @@ def _operation_view(call: ApiCall[Any, Any], one: Operation) -> views.OperationV
         filter=call.context.redaction.filter(one.filter, call.caller),
         started_at=to_datetime(one.started_ms),
         updated_at=to_datetime(one.updated_ms),
+        refusal=refusal_of(call.context, one),
     )
 
 

@@ -8,34 +8,50 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.errors import kind_views, recent_kinds
 from qbull.api.operations import failure_group_view, failure_groups
 from qbull.api.recent_waits import RecentWaits
 from qbull.core import histograms
+from qbull.core.cascades import root_cause
+from qbull.core.failures import fingerprint
 from qbull.core.job_filter import JobFilterArguments
+from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
 from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
+from qbull.store.read.error_kinds import ErrorKind
 from qbull.views import overview as views
 from qbull.views.health import VerdictView
+from qbull.views.jobs import FailureGroupView
 from qbull.views.queues import MinutesQuery, MinuteView
+from qbull.views.shape import view_of
 
 OVERVIEW_CACHE_SECONDS = 2.0
 """How long an overview is cached."""
 MAX_CONCURRENT_OVERVIEW_QUEUES = 4
 """Queues that are read concurrently."""
-RECENT_FAILURES_PERIOD = timedelta(hours=1)
+RECENT_FAILURES_MINUTES = 60
 MAX_SCANNED_DEAD_LETTERS = 500
-"""Dead letters read of each queue, the newest."""
+"""Dead letters of each queue that are read to find cascades, the newest."""
 MAX_FAILING_GROUPS = 8
 """Groups of failures shown."""
 MAX_CACHED_OVERVIEWS = 300
 """Overviews of different periods and scopes."""
 OVERVIEW_SPANS_MINUTES = (60, 360, 1440)
 """The periods that are cached; a request is rounded up to one of them."""
+
+
+class FailingJobs(NamedTuple):
+    """Jobs of a queue that failed lately: by kind, and those that failed with others of their flow."""
+
+    queue: Queue
+    kinds: list[ErrorKind]
+    cascades: list[FailureGroup]
 
 
 async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
@@ -55,7 +71,7 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
     """The overview of the queues in the scope of a caller; all callers of the same scope see the same."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_OVERVIEW_QUEUES)
 
-    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], list[views.FailingView], dict[int, int]]:
+    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], FailingJobs, dict[int, int]]:
         async with turn:
             partitions = await context.app._client().router.partitions(queue.settings)
             waits = histograms.waits_in(await written.read(context.store, queue.name))
@@ -66,7 +82,7 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
             )
 
     found = await asyncio.gather(*(one(queue) for queue in await context.queues_of(caller)))
-    failing = [group for _, groups, _ in found for group in groups]
+    failing = await _fold(context, [failing for _, failing, _ in found])
     waits: Counter[int] = Counter()
     for _, _, counts in found:
         waits.update(counts)
@@ -76,7 +92,7 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
         for one in (await context.health.get()).problems
         if not caller.queues or (one.queue is not None and caller.may_use(one.queue))
     ]
-    failing.sort(key=lambda group: group.group.count, reverse=True)
+    failing.sort(key=lambda one: (_is_known(one), -one.group.count))
     return views.Overview(
         timestamp=now(),
         verdict=VerdictView.of(problems),
@@ -88,15 +104,46 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
     )
 
 
-async def _failing(context: ApiContext, queue: Queue) -> list[views.FailingView]:
-    """The reasons of recent permanent failures."""
-    lately: JobFilterArguments = {"after": datetime.now(UTC) - RECENT_FAILURES_PERIOD}
+async def _failing(context: ApiContext, queue: Queue) -> FailingJobs:
+    """The kinds of recent permanent failures, counted as they happened, and the newest cascades."""
+    kinds = [kind for kind in await recent_kinds(queue, RECENT_FAILURES_MINUTES) if kind.total]
+    lately: JobFilterArguments = {"after": datetime.now(UTC) - timedelta(minutes=RECENT_FAILURES_MINUTES)}
     groups = await failure_groups(context, queue, MAX_SCANNED_DEAD_LETTERS, lately)
-    return [
-        # One overview is shown to all callers.
-        views.FailingView(queue=queue.name, group=await failure_group_view(context, queue, group, None))
-        for group in groups[:MAX_FAILING_GROUPS]
-    ]
+    return FailingJobs(queue, kinds, [group for group in groups if root_cause(group.last_error)])
+
+
+async def _fold(context: ApiContext, failing: list[FailingJobs]) -> list[views.FailingView]:
+    """The failures without cascades: a job of a flow that failed with another counts under its error."""
+    known = {kind.fingerprint for one in failing for kind in one.kinds}
+    cascades: Counter[str] = Counter()
+    shown = []
+    for one in failing:
+        for group in one.cascades:
+            cause = fingerprint(root_cause(group.last_error) or "")
+            if cause in known:
+                cascades[cause] += group.count
+            else:
+                view = await failure_group_view(context, one.queue, group, None)
+                shown.append(views.FailingView(queue=one.queue.name, group=view, cascades=0))
+    # One overview is shown to all callers.
+    for one in failing:
+        counted_kinds = await kind_views(context, one.queue, one.kinds[:MAX_FAILING_GROUPS], None)
+        for kind, counted_kind in zip(one.kinds, counted_kinds, strict=False):
+            tasks = [counted_kind.task] if counted_kind.task is not None else []
+            shown.append(
+                views.FailingView(
+                    queue=one.queue.name,
+                    group=view_of(FailureGroupView, counted_kind, tasks=tasks),
+                    cascades=cascades.pop(kind.fingerprint, 0),
+                    acknowledged=counted_kind.acknowledged,
+                )
+            )
+    return shown
+
+
+def _is_known(one: views.FailingView) -> bool:
+    """Whether somebody knows of these failures, and they have not returned."""
+    return one.acknowledged is not None and one.acknowledged.returned is None
 
 
 def _sum(queues: list[list[counted.MinuteCounts]]) -> list[counted.MinuteCounts]:

@@ -14,6 +14,7 @@ from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.jobs import job_view
+from qbull.config import Keep
 from qbull.core.ids import check_key
 from qbull.core.job_info import JobInfo
 from qbull.core.rate import Rate
@@ -23,6 +24,7 @@ from qbull.queue import Queue
 from qbull.store.audit import within_entry
 from qbull.store.read import lane
 from qbull.store.read.partition_report import partition_report
+from qbull.store.verbs.descriptions import KnownTask, TaskDescriptions
 from qbull.views import access
 from qbull.views import live_settings as setting_views
 from qbull.views import partitions as partition_views
@@ -74,14 +76,20 @@ async def queue_details(call: ApiCall[Nothing, Nothing]) -> views.QueueView:
         keep=msgspec.to_builtins(settings.keep),
         workers=len(serving),
         slots=sum(one.concurrency for one in serving),
-        tasks=[views.TaskView(name=name, arguments=_arguments(queue, name)) for name in names],
+        tasks=[
+            views.TaskView(name=task.name, arguments=_arguments(queue, task))
+            for task in await TaskDescriptions(store).of(queue.name, names)
+        ],
         declared_here=queue.name in call.context.app.queues,
     )
 
 
-def _arguments(queue: Queue, task: str) -> dict[str, Any] | None:
-    spec = queue.tasks.get(task)
-    return None if spec is None else spec.signature.schema()
+def _arguments(queue: Queue, task: KnownTask) -> dict[str, Any] | None:
+    """The schema of a task's arguments: as the code has it, else as workers have published it."""
+    spec = queue.tasks.get(task.name)
+    if spec is not None:
+        return spec.signature.schema()
+    return task.versions[0].arguments if task.versions else None
 
 
 async def pause(call: ApiCall[Nothing, Nothing]) -> access.DoneView:
@@ -146,6 +154,10 @@ async def change_settings(
         values["rate"] = None if asked.rate is None else Rate(asked.rate.count, asked.rate.per)
     if isinstance(asked.retry, setting_views.RetryBody):
         values["retry"] = _retry(asked.retry)
+    if asked.timeout is not UNSET:
+        values["timeout"] = asked.timeout
+    if isinstance(asked.keep, setting_views.KeepBody):
+        values["keep"] = Keep(**msgspec.structs.asdict(asked.keep))
     call.audit_details.update(msgspec.to_builtins(values))
     await queue.configure(**values, by=call.caller.name)
     return await settings(call)

@@ -20,8 +20,9 @@ from qbull.core.access import Access
 from qbull.core.job_info import JobInfo
 from qbull.core.redaction import REDACTED, all_texts_in, error_kind, redact_text, redact_value, secrets_in
 from qbull.store.verbs.audit_log import AuditLogRecord
+from qbull.views.steps import StepView
 
-_HIDDEN_FILTERS = ("payload", "error_contains", "fingerprint")
+_HIDDEN_FILTERS = ("payload", "error_contains", "fingerprint", "query")
 """Filters by values of jobs."""
 
 
@@ -61,7 +62,12 @@ class Redaction:
                 error=_redacted(info.error, found),
                 failed_reason=_redacted(info.failed_reason, found),
                 stacktrace=_redacted(info.stacktrace, found),
-                history=tuple(replace(one, error=_redacted(one.error, found)) for one in info.history),
+                history=tuple(
+                    replace(
+                        one, error=_redacted(one.error, found), stacktrace=_redacted(one.stacktrace, found)
+                    )
+                    for one in info.history
+                ),
             )
         if not self.sees_payloads(caller):
             info = replace(
@@ -72,9 +78,26 @@ class Redaction:
                 progress_note=None,
                 error=_kind(info.error),
                 failed_reason=_kind(info.failed_reason),
-                history=tuple(replace(one, error=_kind(one.error)) for one in info.history),
+                history=tuple(replace(one, error=_kind(one.error), stacktrace=None) for one in info.history),
             )
         return info
+
+    def steps(self, steps: list[StepView], info: JobInfo, caller: Caller) -> list[StepView]:
+        """The steps of a job as this caller may see them."""
+        if not self.sees_payloads(caller):
+            secrets = _all_secrets(info) | all_texts_in([step.result for step in steps])
+            return [
+                replace(step, name=redact_text(step.name, secrets), result=None, error=_kind(step.error))
+                for step in steps
+            ]
+        if not self.fields:
+            return steps
+        found = secrets_in([info.payload, info.result], self.fields)
+        steps = [replace(step, result=redact_value(step.result, self.fields, found)) for step in steps]
+        return [
+            replace(step, name=redact_text(step.name, found), error=_redacted(step.error, found))
+            for step in steps
+        ]
 
     def text(self, text: str, info: JobInfo | None, caller: Caller | None) -> str:
         """A text of a job, without the values that this caller may not see."""
@@ -92,7 +115,7 @@ class Redaction:
             return error_kind(error)
         return self.text(error, info, caller)
 
-    def value(self, value: Any, caller: Caller) -> Any:
+    def value(self, value: Any, caller: Caller | None) -> Any:
         """Arguments as this caller may see them."""
         if not self.sees_payloads(caller):
             return None
@@ -134,7 +157,7 @@ class Redaction:
             name: the filter.
             field: the argument that it selects by, if it is the filter of arguments.
         """
-        if name in _HIDDEN_FILTERS and not self.sees_payloads(caller):
+        if name in _HIDDEN_FILTERS and name != "query" and not self.sees_payloads(caller):
             raise ApiProblem(
                 403,
                 "this server shows arguments and errors to admins only, so only admins can filter by them",

@@ -17,11 +17,13 @@ from typing import Any, Literal
 import msgspec
 
 from qbull.api.audit import AuditWriter
-from qbull.core.job_filter import JOB_FILTERS, JobFilter, JobFilterArguments
+from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
 from qbull.core.record import STATES, State
 from qbull.errors import Conflict, QbullError, ServerError
 from qbull.manage import bulk
 from qbull.manage.bulk import BulkOperation, BulkStep
+from qbull.manage.patching import ArgumentPatch
+from qbull.manage.search import filter_of
 from qbull.queue import Queue
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import server_time
@@ -43,10 +45,13 @@ BULK_ACTIONS: dict[str, tuple[bulk.BulkAction, State, tuple[State, ...]]] = {
     "redrive": (bulk.retry, "failed", ("failed",)),
     "cancel": (bulk.cancel, "waiting", UNFINISHED_STATES),
     "promote": (bulk.promote, "delayed", ("delayed",)),
+    "reschedule": (bulk.count, "delayed", ("waiting", "delayed")),
     "remove": (bulk.remove, "failed", tuple(state for state in STATES if state != "active")),
     "clean": (bulk.remove, "completed", FINISHED_STATES),
 }
-"""The actions: the function, the default state, and the states that it accepts."""
+"""The actions: the function, the default state, and the states that it accepts.
+
+`reschedule` needs a time: OperationRequest.act."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,19 @@ class OperationRequest:
     older_than: float = 0.0
     limit: int | None = None
     rate: float | None = None
+    act: bulk.BulkAction | None = None
+    """The function, if the action alone does not say it."""
+    when: str | None = None
+    """The time of `reschedule`, for people."""
+    patch: ArgumentPatch | None = None
+    """The changes of the arguments."""
 
     def bulk_work(self) -> BulkOperation:
-        wanted = JobFilter(**self.filters)
-        return BulkOperation(
-            BULK_ACTIONS[self.action][0], self.state, wanted, self.older_than, self.limit, self.rate
-        )
+        wanted = filter_of(self.filters)
+        act = self.act or BULK_ACTIONS[self.action][0]
+        if self.patch is not None:
+            act = self.patch.retry
+        return BulkOperation(act, self.state, wanted, self.older_than, self.limit, self.rate)
 
     def filter_view(self) -> dict[str, Any]:
         named = {name: value for name, value in self.filters.items() if name in JOB_FILTERS}
@@ -77,7 +89,15 @@ class OperationRequest:
             said["limit"] = self.limit
         if self.rate is not None:
             said["rate"] = self.rate
-        return {name: value for name, value in msgspec.to_builtins(said).items() if value is not None}
+        if self.when is not None:
+            said["due"] = self.when
+        if self.patch is not None:
+            said["patch"] = sorted(self.patch.patch)
+        return {
+            name: value
+            for name, value in msgspec.to_builtins(said, enc_hook=str).items()
+            if value is not None
+        }
 
 
 class OperationRunner:
@@ -148,7 +168,7 @@ class OperationRunner:
         try:
             client = request.queue.app._client()
             partitions = await client.router.partitions(request.queue.settings)
-            await bulk.run_bulk(client, partitions, request.bulk_work(), partial(self._step, id))
+            await bulk.run_bulk(client, partitions, request.bulk_work(), partial(self._step, id, request))
         except asyncio.CancelledError:
             state, error = "stopped", "it was stopped; request it again to continue with the remaining jobs"
         except QbullError as failure:
@@ -168,8 +188,11 @@ class OperationRunner:
             last = list(self._now)[-MAX_RUNNING_OPERATIONS:]
             self._now = {one: now for one, now in self._now.items() if one in last or one in self._tasks}
 
-    def _step(self, id: str, step: BulkStep) -> None:
-        self._now[id] = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
+    def _step(self, id: str, request: OperationRequest, step: BulkStep) -> None:
+        now = msgspec.structs.replace(self._now[id], done=step.done, looked_at=step.looked_at)
+        if request.patch is not None:
+            now = msgspec.structs.replace(now, refused=request.patch.refused, refusal=request.patch.refusal)
+        self._now[id] = now
 
     async def _report_forever(self, id: str) -> None:
         """Report the progress again and again, and stop the operation on request."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
-from qbull.api.filters import moment_in
+from qbull.api.filters import coming_moment
 from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.schedule_info import ScheduleInfo
 from qbull.errors import NotFound
@@ -43,8 +45,8 @@ async def put_schedule(call: ApiCall[Nothing, views.NewScheduleBody]) -> views.O
         overlap=asked.overlap,
         catch_up_limit=asked.catch_up_limit,
         jitter=asked.jitter,
-        start=None if asked.start is None else moment_in("start", asked.start),
-        end=None if asked.end is None else moment_in("end", asked.end),
+        start=None if asked.start is None else coming_moment("start", asked.start),
+        end=None if asked.end is None else coming_moment("end", asked.end),
     )
     return await _one(call)
 
@@ -87,6 +89,35 @@ async def preview_schedule(call: ApiCall[views.PreviewQuery, Nothing]) -> views.
         next=found,
         local=[at.isoformat(timespec="milliseconds") for at in found],
     )
+
+
+async def schedule_runs(call: ApiCall[Nothing, Nothing]) -> views.PastRunsView:
+    name = call.path["name"]
+    await _check_schedule(call, name)
+    runs = await call.context.app.schedules.runs(name)
+    return views.PastRunsView(
+        timestamp=now(), name=name, runs=[view_of(views.PastRunView, run) for run in runs]
+    )
+
+
+async def schedule_days(call: ApiCall[Nothing, Nothing]) -> views.ScheduleDaysView:
+    schedules, caller = call.context.app.schedules, call.caller
+    runs, days = await schedules.all_runs(), []
+    today = datetime.now(UTC)
+    for info in await schedules.list():
+        if caller.may_use(info.queue):
+            ahead = await schedules.preview(info.name, MAX_DAY_TICKS + 1)
+            coming = list(takewhile(lambda at: at < today + TIMELINE_SPAN, ahead))
+            days.append(
+                view_of(
+                    views.ScheduleDayView,
+                    info,
+                    runs=[view_of(views.PastRunView, run) for run in runs.get(info.name, ())],
+                    next=[] if info.paused else coming[:MAX_DAY_TICKS],
+                    more=len(coming) > MAX_DAY_TICKS,
+                )
+            )
+    return views.ScheduleDaysView(timestamp=now(), schedules=days)
 
 
 async def _run(call: ApiCall[Nothing, Nothing], name: str) -> views.ScheduleRunView:
@@ -137,6 +168,9 @@ def _schedule_view(call: ApiCall[Any, Any], info: ScheduleInfo) -> views.Schedul
 
 
 SCHEDULE_PATH = "/api/schedules/{name}"
+MAX_DAY_TICKS = 100
+"""Planned times of a schedule in the time line."""
+TIMELINE_SPAN = timedelta(hours=24)
 
 ENDPOINTS = [
     Endpoint(
@@ -224,6 +258,25 @@ ENDPOINTS = [
         answer=views.ScheduleRunView,
         problems=(404,),
         audit="run schedule",
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{SCHEDULE_PATH}/runs",
+        role="viewer",
+        scope="queues",
+        summary="List the newest runs of a schedule with outcome and duration",
+        handler=schedule_runs,
+        answer=views.PastRunsView,
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/schedule-days",
+        role="viewer",
+        scope="queues",
+        summary="Show the newest runs of all schedules, and those planned for the next 24 hours",
+        handler=schedule_days,
+        answer=views.ScheduleDaysView,
     ),
     Endpoint(
         method="GET",

@@ -11,11 +11,13 @@ from qbull.api.auth import Caller
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.digits import whole_number
+from qbull.core.record import to_datetime
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
+from qbull.store.read.health import LostRegistration, lost_registrations
 from qbull.store.read.inspect import server_time
 from qbull.views import workers as views
-from qbull.views.shape import view_of
+from qbull.views.shape import instant, view_of
 
 MAX_SHOWN_RUNNING_JOBS = 200
 """Running jobs shown."""
@@ -27,7 +29,23 @@ async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:
     shown = [views.WorkerView.of(id, who) for id, who in sorted(living.items())]
     if call.caller.queues:
         shown = [mine for one in shown if (mine := _in_scope(one, call.caller)).queues]
-    return views.WorkersView(timestamp=now(), workers=shown)
+    lost = [
+        _lost_view(one, [name for name in one.member.queues if call.caller.may_use(name)])
+        for one in await lost_registrations(store)
+    ]
+    lost.sort(key=lambda one: one.lost_at, reverse=True)
+    return views.WorkersView(timestamp=now(), workers=shown, lost=[one for one in lost if one.queues])
+
+
+def _lost_view(lost: LostRegistration, queues: list[str]) -> views.LostWorkerView:
+    return view_of(
+        views.LostWorkerView,
+        lost.member,
+        id=lost.worker,
+        lost_at=to_datetime(lost.at_ms),
+        started_at=instant(lost.member.started_ms or None),
+        queues=sorted(queues),
+    )
 
 
 def _in_scope(worker: views.WorkerView, caller: Caller) -> views.WorkerView:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import click
 
 from qbull.app import App
-from qbull.config import check_name
 from qbull.core.durability import DURABILITIES, Durability
+from qbull.core.ids import check_name
 from qbull.errors import QbullError
 from qbull.observe.log import one_line
 from qbull.store.connection.address import Address
@@ -72,7 +72,8 @@ def print_acl(
 
     \b
     Roles: producer (enqueue, wait for results), worker (run jobs), relay (ship the outbox),
-    reader (read only), admin (all commands for people, doctor included), api (serve, token).
+    reader (read only), admin (all commands for people, doctor included), api (serve, token), mover
+    (move).
 
     \b
     Example:

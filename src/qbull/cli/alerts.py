@@ -17,7 +17,7 @@ from qbull.errors import ConfigError
 from qbull.store import audit
 from qbull.store.verbs.alerts import read_known_problems
 
-NO_DESTINATION = "no alert destination is configured; set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
+NO_DESTINATION = "no alert destination is configured; set QBULL_SLACK_WEBHOOK_URL or QBULL_ALERT_URLS"
 ALERT_COLUMNS = ("since", "problem", "notified", "*reason")
 
 
@@ -82,7 +82,7 @@ def send_test(ctx: click.Context, target: Target) -> None:
 
     \b
     Example:
-      SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… qbull alerts test
+      QBULL_SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… qbull alerts test
     """
     settings, app = target.app.alerts, target.app.prefix
     if not settings.destinations:

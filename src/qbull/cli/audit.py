@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from qbull.cli.dead_letters import read_past_moment
+from qbull.cli.duration import read_past_moment
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import ago, print_json, print_table
 from qbull.core.record import to_datetime

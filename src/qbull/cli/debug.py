@@ -16,25 +16,30 @@ import click
 
 from qbull.app import App
 from qbull.cli.app_loading import load_app
+from qbull.core.demand import WorkerOffer
 from qbull.observe.log import set_up_logging
+from qbull.worker.assignment import with_offer
 from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.worker import Worker
 
 
-def debug_worker(app: App, queues: Sequence[str] | None = None) -> Worker:
+def debug_worker(app: App, queues: Sequence[str] | None = None, offer: WorkerOffer | None = None) -> Worker:
     """A worker that runs one job of each queue at a time, in this thread and without timeouts."""
-    assignments = [replace(each, debug=True) for each in app._assignments(queues, 1)]
+    assigned = with_offer(app._assignments(queues, 1), offer)
+    assignments = [replace(each, debug=True) for each in assigned]
     return Worker(app._make_store, assignments, min_idle=app.environment.min_idle)
 
 
-def run_debug_worker(app: App, queues: Sequence[str] | None, job_log: bool) -> None:
+def run_debug_worker(
+    app: App, queues: Sequence[str] | None, job_log: bool, offer: WorkerOffer | None = None
+) -> None:
     """Run jobs in this process until Ctrl-C or SIGTERM."""
     follow_jobs_in_log(job_log_on=job_log)
 
     async def main() -> None:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        async with app, debug_worker(app, queues):
+        async with app, debug_worker(app, queues, offer):
             served = ", ".join(queues or app.queues)
             click.echo(
                 f"qbull worker: debugging {served}, one job at a time and without timeouts; "
@@ -51,7 +56,7 @@ def run_debug_dev(app_path: str, listening: socket, password: str | None) -> Non
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    shown = "as in QUEUES_UI_PASS" if password is not None else secrets.token_urlsafe(9)
+    shown = "as in QBULL_PASSWORD" if password is not None else secrets.token_urlsafe(9)
     port = listening.getsockname()[1]
     with api_beside(app, password or shown, listening):
         click.echo(f"qbull dev: http://127.0.0.1:{port}/ui, user admin, password {shown}", err=True)

@@ -56,10 +56,9 @@ def _with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def _every_source(command: F) -> F:
-    """Add the options that all sources have."""
+def moved_tasks(command: F) -> F:
+    """Add the options that say which tasks get the jobs."""
     return _with_options(
-        click.option("--from", "source", required=True, metavar="URL", help="Server that has the jobs."),
         click.option(
             "--to",
             metavar="QUEUE",
@@ -76,6 +75,14 @@ def _every_source(command: F) -> F:
         ),
         click.option("--dry-run", is_flag=True, help="Only report which jobs can be moved."),
         with_reason,
+    )(command)
+
+
+def _every_source(command: F) -> F:
+    """Add the options that all sources have."""
+    return _with_options(
+        click.option("--from", "source", required=True, metavar="URL", help="Server that has the jobs."),
+        moved_tasks,
         on_target,
         as_json,
     )(command)

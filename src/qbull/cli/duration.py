@@ -1,12 +1,14 @@
-"""A duration on the command line: a number of seconds, or a number with a unit."""
+"""Durations and times on the command line: `90s`, `2h`, `yesterday`, `2030-01-31`."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from qbull.core.moment import parse_duration
+from qbull.core.moment import parse_duration, parse_moment
+from qbull.errors import ArgumentsError
 
 
 class SecondsParam(click.ParamType[float]):
@@ -21,6 +23,24 @@ class SecondsParam(click.ParamType[float]):
             return parse_duration(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def read_past_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Parse a time; `2h` is two hours ago. For options."""
+    if value is None:
+        return None
+    try:
+        return parse_moment(value, datetime.now(UTC), None)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def read_coming_moment(name: str, text: str) -> datetime:
+    """Parse a time; `2h` is in two hours."""
+    try:
+        return parse_moment(text, datetime.now(UTC), None, is_coming=True)
+    except (ValueError, OverflowError) as error:
+        raise ArgumentsError(f"{name}: {error}") from None
 
 
 wait_for_result = click.option(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import click
 import msgspec
 
-from qbull.cli.duration import wait_for_result
+from qbull.cli.duration import SecondsParam, read_coming_moment, wait_for_result
 from qbull.cli.target import Target, on_target, with_reason
 from qbull.cli.terminal import print_json
 from qbull.core.durability import DURABILITIES
@@ -22,7 +21,7 @@ from qbull.views.jobs import UniqueBody
 
 
 class EndParam(click.ParamType[Any]):
-    """Seconds, or a time with a time zone."""
+    """Seconds, or a time as people write it."""
 
     name = "end"
 
@@ -47,11 +46,12 @@ class UniqueParam(click.ParamType[Any]):
 
 _UNIQUE_EXAMPLE = '{"window": 60, "by": ["user_id"]}'
 _FLAG_TYPES: dict[OptionKind, click.ParamType[Any]] = {
-    "seconds": click.FloatRange(0),
-    "duration": click.FloatRange(0, min_open=True),
+    "seconds": SecondsParam(),
+    "duration": SecondsParam(),
     "moment": click.STRING,
     "end": EndParam(),
     "priority": click.IntRange(1, 10),
+    "weight": click.IntRange(0, 1_000_000_000),
     "key": click.STRING,
     "id": click.STRING,
     "unique": UniqueParam(),
@@ -67,14 +67,6 @@ def with_job_options(command: Callable[..., None]) -> Callable[..., None]:
             flag = click.option(f"--{option.name}", type=kind, metavar=metavar, help=option.help)
             command = flag(command)
     return command
-
-
-def read_moment(name: str, text: str) -> datetime:
-    """Parse a time."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentsError(f"{name}={text}: give a time such as 2030-01-31T12:00:00Z") from None
 
 
 @click.command()
@@ -95,12 +87,12 @@ def enqueue(
       qbull enqueue email verify '{"user_id": "u1", "token": "t"}'
       qbull enqueue email verify - --wait 10 < arguments.json
 
-    JSON is an object with the task's arguments by name; "-" reads it from standard input. With --app the
-    arguments are checked before the job is sent, otherwise the worker checks them. With --wait the exit code
-    is 1 if the job fails.
+    JSON is an object with the task's arguments by name; "-" reads it from standard input. The
+    arguments are checked before the job is sent: by the code with --app, else as workers have published the
+    task. With --wait the exit code is 1 if the job fails.
     """
     values = read_arguments(arguments)
-    call_options = options_from(options, read_moment)
+    call_options = options_from(options, read_coming_moment)
 
     async def main() -> None:
         queue = await target.queue(queue_name)

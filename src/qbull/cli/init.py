@@ -1,4 +1,6 @@
-"""`qbull init`: write a small project to start from. Its templates are in starter/.
+"""`qbull init`: write a small project to start from, or a complete system (templates.py).
+
+The files of the small project are in starter/.
 
 Existing files are never changed, and either all files of the project are written or none.
 """
@@ -19,6 +21,7 @@ from string import Template
 
 import click
 
+from qbull.cli.templates import TEMPLATES, template_texts
 from qbull.errors import ConfigError
 
 STARTER_FILES = {
@@ -38,25 +41,46 @@ MAX_PACKAGE_NAME_CHARS = 40
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--name", help="Name of the Python package.  [default: the name of DIR]")
-def init(directory: Path, name: str | None) -> None:
-    """Create a small project in DIR to start from.
+@click.option(
+    "--template",
+    type=click.Choice(list(TEMPLATES)),
+    help="Write a complete system with tests and a deploy recipe instead.",
+)
+def init(directory: Path, name: str | None, template: str | None) -> None:
+    """Create a project in DIR to start from.
 
-    It has a queue, three tasks, a program that enqueues jobs, and tests.
+    It is small: a queue, three tasks, a program that enqueues jobs, and tests. --template writes a complete
+    system instead: orders (an API with PostgreSQL), schedulers (cron jobs of several servers), platform
+    (mail, Slack and files for several tenants), chat (messages in order by phone number) or agent (an AI
+    agent with tools and human approval).
 
     \b
     Example:
       qbull init shop
+      qbull init orders --template orders
 
     Existing files are not changed: if one of them is in the way, nothing is written.
     """
+    if template is not None:
+        if name is not None:
+            raise ConfigError("--name is for the small project; a template has its own module names")
+        _write_new(directory, template_texts(template))
+        _print_template_steps(directory, template)
+        return
     package = package_name(name or directory.resolve().name)
-    texts = {directory / path: text for path, text in project(package).items()}
-    for file in texts:
-        if os.path.lexists(file):
-            raise ConfigError(f"{file} exists already; nothing was written, choose another directory")
     _refuse_taken(package)
-    write(texts)
+    _write_new(directory, project(package))
     _print_next_steps(directory, package)
+
+
+def _write_new(directory: Path, texts: dict[str, str]) -> None:
+    """Write the files, unless one of them exists."""
+    for path in texts:
+        if os.path.lexists(directory / path):
+            raise ConfigError(
+                f"{directory / path} exists already; nothing was written, choose another directory"
+            )
+    write({directory / path: text for path, text in texts.items()})
 
 
 def package_name(name: str) -> str:
@@ -123,13 +147,28 @@ def _is_installed(package: str) -> bool:
 
 def _print_next_steps(directory: Path, package: str) -> None:
     click.echo(f"{directory}: created a project with a queue, three tasks and their tests. Next steps:")
-    if directory.resolve() != Path.cwd():
-        click.echo(f"  cd {shlex.quote(str(directory))}")
     steps = {
         'pip install -e ".[test]"': "once, in a virtual environment: install qbull with its API, and pytest",
         f"qbull dev {package}.tasks:app": "run server, worker, REST API and dashboard; reload when you save",
         f"python -m {package}.send": "in a second terminal: enqueue some jobs and print their results",
         "python -m pytest": "run the tests, on a real server that they start themselves",
     }
+    _print_steps(directory, steps)
+
+
+def _print_template_steps(directory: Path, template: str) -> None:
+    click.echo(f"{directory}: created {TEMPLATES[template]}. Next steps:")
+    steps = {
+        "pip install -r requirements-test.txt": "once, in a virtual environment",
+        "cp .env.example .env": "the settings; honcho reads them",
+        "python -m pytest": "run the tests",
+        "less README.md": "which servers it needs, how to run and deploy it",
+    }
+    _print_steps(directory, steps)
+
+
+def _print_steps(directory: Path, steps: dict[str, str]) -> None:
+    if directory.resolve() != Path.cwd():
+        click.echo(f"  cd {shlex.quote(str(directory))}")
     for command, explanation in steps.items():
         click.echo(f"  {command:<{max(map(len, steps))}}  # {explanation}")

@@ -1,4 +1,7 @@
-"""`qbull cancel`, `retry`, `promote`, `reschedule`, `update`, `signal` and `remove`: act on one job."""
+"""`qbull cancel`, `retry`, `promote`, `reschedule`, `update`, `signal` and `remove`: act on one job.
+
+`cancel` and `reschedule` also act on all jobs that match (cli/bulk.py).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,10 @@ from typing import Any
 
 import click
 
-from qbull.cli.bulk import NOT_STARTED_STATES, cancel_many
-from qbull.cli.dead_letters import filtered
-from qbull.cli.duration import SecondsParam
-from qbull.cli.enqueue import read_arguments, read_json, read_moment
+from qbull.cli.bulk import ChosenJobs, cancel_many, many, many_with_active, reschedule_many
+from qbull.cli.duration import SecondsParam, read_coming_moment
+from qbull.cli.enqueue import read_arguments, read_json
 from qbull.cli.target import Target, on_target, with_reason
-from qbull.core.job_filter import JobFilterArguments
-from qbull.core.record import State
 from qbull.job import Job
 
 queue_and_id = (click.argument("queue_name", metavar="QUEUE"), click.argument("id"))
@@ -29,25 +29,9 @@ def _one_job(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("id", required=False)
 @click.option("--reason", default="cancelled", help="Reason, stored with the job and in the audit log.")
-@click.option("--all", "every", is_flag=True, help="Without ID: all jobs of the given states.")
-@click.option(
-    "--state",
-    "states",
-    type=click.Choice(("waiting", "delayed", "active")),
-    multiple=True,
-    help="Without ID: state of the jobs; may be given several times.  [default: waiting and delayed]",
-)
-@filtered
+@many_with_active
 @on_target
-def cancel(
-    target: Target,
-    queue_name: str,
-    id: str | None,
-    reason: str,
-    every: bool,
-    states: tuple[State, ...],
-    filters: JobFilterArguments,
-) -> None:
+def cancel(target: Target, queue_name: str, id: str | None, reason: str, chosen: ChosenJobs) -> None:
     """Cancel a job, or all jobs that match, and stop running ones.
 
     \b
@@ -59,13 +43,9 @@ def cancel(
     With ID, prints "cancelled", or "cancelling" if the job runs and its worker was asked to stop it. Without
     ID, prints the number of cancelled jobs.
     """
-    is_bulk = every or bool(states) or any(filters.values())
-    if id is None and not (every or any(filters.values())):
-        raise click.UsageError("expected the id of a job, a filter such as --task, or --all")
-    if id is not None and is_bulk:
-        raise click.UsageError("expected the id of one job, or filters for many; omit one of them")
+    chosen.check(id)
     if id is None:
-        cancel_many(target, queue_name, states or NOT_STARTED_STATES, reason, filters)
+        cancel_many(target, queue_name, chosen, reason)
         return
     _act(target, queue_name, id, lambda job: job.cancel(reason))
 
@@ -105,24 +85,33 @@ def promote(target: Target, queue_name: str, id: str) -> None:
 
 
 @click.command()
-@_one_job
-@click.option("--delay", type=SecondsParam(), metavar="DURATION", help="Run it after this long, such as 2h.")
-@click.option("--at", metavar="TIME", help="Run it at this time: 2030-01-31T12:00:00Z.")
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("id", required=False)
+@click.option("--delay", type=SecondsParam(), metavar="DURATION", help="Run after this long, such as 2h.")
+@click.option("--at", metavar="TIME", help="Run at this time, such as tomorrow or 2030-01-31T12:00:00Z.")
+@many
 @with_reason
 @on_target
-def reschedule(target: Target, queue_name: str, id: str, delay: float | None, at: str | None) -> None:
-    """Change when a job may run that has not started.
+def reschedule(
+    target: Target, queue_name: str, id: str | None, delay: float | None, at: str | None, chosen: ChosenJobs
+) -> None:
+    """Change when jobs may run that have not started.
 
     \b
     Example:
       qbull reschedule email 0199c2f0a1b27000b4a1f3c2d5e6f708 --delay 2h
-      qbull reschedule email 0199c2f0a1b27000b4a1f3c2d5e6f708 --at 2030-01-31T12:00:00Z
+      qbull reschedule email --task remind --at tomorrow
 
-    Prints the state of the job: "delayed", or "waiting" if it may run now.
+    With ID, prints the state of the job: "delayed", or "waiting" if it may run now. Without ID, prints the
+    number of changed jobs.
     """
+    chosen.check(id)
     if (delay is None) == (at is None):
         raise click.UsageError("expected --delay or --at, one of them")
-    moment = None if at is None else read_moment("at", at)
+    moment = None if at is None else read_coming_moment("--at", at)
+    if id is None:
+        reschedule_many(target, queue_name, chosen, delay, moment)
+        return
     _act(target, queue_name, id, lambda job: job.reschedule(delay=delay, at=moment))
 
 

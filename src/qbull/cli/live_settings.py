@@ -8,7 +8,9 @@ import click
 
 from qbull.cli.pause import by
 from qbull.cli.target import Target, as_json, on_target, with_reason
-from qbull.cli.terminal import ago, print_json, print_table
+from qbull.cli.terminal import ago, print_json, print_table, span
+from qbull.config import Keep
+from qbull.core.moment import parse_duration
 from qbull.core.rate import Rate
 from qbull.core.retry import Retry
 from qbull.queue import Queue
@@ -31,7 +33,7 @@ def _max_active(ctx: click.Context, param: click.Parameter, value: str | None) -
         ) from None
 
 
-def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def parse_rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Parse a rate: `100/60` is Rate(100, per=60)."""
     if value is None or value == "none":
         return NO_LIMIT if value else None
@@ -58,6 +60,34 @@ def _retry(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
         ) from None
 
 
+def _timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    if value is None or value == "none":
+        return NO_LIMIT if value else None
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or none", ctx, param) from None
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> Keep | None:
+    """Parse a retention: `completed=1000,failed_for=30d` is Keep(completed=1000, failed_for=2592000)."""
+    if value is None:
+        return None
+    given: dict[str, Any] = {}
+    try:
+        for part in value.split(","):
+            name, _, amount = part.strip().replace("-", "_").partition("=")
+            given[name] = parse_duration(amount) if name.endswith("_for") else int(amount)
+        return Keep(**given)
+    except (ValueError, TypeError):
+        raise click.BadParameter(
+            f'"{value}": give completed, failed, completed_for and failed_for, '
+            "for example completed=1000,failed_for=30d",
+            ctx,
+            param,
+        ) from None
+
+
 @click.command()
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--concurrency", type=int, help="Number of jobs that each worker process runs at a time.")
@@ -70,7 +100,7 @@ def _retry(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
 @click.option(
     "--rate",
     metavar="100/60|none",
-    callback=_rate,
+    callback=parse_rate,
     help="Maximum number of starts over all workers, per number of seconds.",
 )
 @click.option(
@@ -78,6 +108,18 @@ def _retry(ctx: click.Context, param: click.Parameter, value: str | None) -> Ret
     metavar="1,5,15|none",
     callback=_retry,
     help="Seconds between attempts for all tasks of the queue; none for a single attempt.",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION|none",
+    callback=_timeout,
+    help="Time that one attempt may take, for all tasks of the queue.",
+)
+@click.option(
+    "--keep",
+    metavar="RETENTION",
+    callback=_keep,
+    help="How long finished jobs stay: completed=1000,completed_for=1d,failed_for=30d.",
 )
 @by
 @with_reason
@@ -91,6 +133,7 @@ def configure(target: Target, queue_name: str, by: str | None, **given: Any) -> 
     Example:
       qbull configure email --concurrency 20
       qbull configure email --rate 100/60 --max-active none --retry none
+      qbull configure email --timeout 90s --keep completed=1000,failed_for=7d
     """
     values = {name: value for name, value in given.items() if value not in (None, NO_LIMIT)}
     values |= {name: None for name, value in given.items() if value is NO_LIMIT}
@@ -178,6 +221,18 @@ def _text(value: object) -> str | None:
             return f"{value.attempts} attempts, waits {', '.join(f'{wait:g}' for wait in delays)} s"
         case Retry(attempts=1):
             return "1 attempt"
+        case Keep():
+            return _retention_text(value)
         case Retry():
             return f"{value.attempts} attempts, {value.backoff} from {value.delay:g} s"
     return str(value)
+
+
+def _retention_text(keep: Keep) -> str:
+    """For example: completed 1000 for 1 d, failed for 30 d."""
+    parts = []
+    for state in ("completed", "failed"):
+        count, seconds = getattr(keep, state), getattr(keep, f"{state}_for")
+        parts.append(state + (f" {count}" if count is not None else ""))
+        parts[-1] += f" for {span(seconds)}" if seconds is not None else ""
+    return ", ".join(parts)

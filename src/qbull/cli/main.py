@@ -23,6 +23,7 @@ COMMAND_GROUPS = {
         "dev": "qbull.cli.dev.command:dev",
         "enqueue": "qbull.cli.enqueue:enqueue",
         "run-job": "qbull.cli.run_job:run_job",
+        "stub": "qbull.cli.stub:stub",
     },
     "Run": {
         "worker": "qbull.cli.worker:worker",
@@ -37,6 +38,8 @@ COMMAND_GROUPS = {
         "job": "qbull.cli.jobs:job",
         "stream": "qbull.cli.stream:stream",
         "failures": "qbull.cli.dead_letters:failures",
+        "slow": "qbull.cli.slow:slow",
+        "stack": "qbull.cli.stack:stack",
         "workers": "qbull.cli.workers:workers",
         "partitions": "qbull.cli.partitions:partitions",
         "settings": "qbull.cli.live_settings:settings",
@@ -49,16 +52,20 @@ COMMAND_GROUPS = {
         "reschedule": "qbull.cli.job_actions:reschedule",
         "update": "qbull.cli.job_actions:update",
         "signal": "qbull.cli.job_actions:signal",
+        "fork": "qbull.cli.fork:fork",
         "remove": "qbull.cli.job_actions:remove",
         "redrive": "qbull.cli.dead_letters:redrive",
+        "acknowledge": "qbull.cli.acknowledge:acknowledge",
         "clean": "qbull.cli.dead_letters:clean",
         "purge": "qbull.cli.bulk:purge",
     },
     "Manage queues": {
+        "move": "qbull.cli.move:move",
         "pause": "qbull.cli.pause:pause",
         "resume": "qbull.cli.pause:resume",
         "configure": "qbull.cli.live_settings:configure",
         "reset": "qbull.cli.live_settings:reset",
+        "limits": "qbull.cli.limits:limits",
         "repartition": "qbull.cli.repartition:repartition",
         "schedules": "qbull.cli.schedules:schedules",
         "run": "qbull.cli.schedules:run",
@@ -69,7 +76,7 @@ COMMAND_GROUPS = {
         "audit": "qbull.cli.audit:audit",
         "acl": "qbull.cli.acl:print_acl",
         "check-celery": "qbull.cli.check_celery.command:check_celery",
-        "drain": "qbull.cli.drain:drain",
+        "drain": "qbull.cli.drain_django:drain",
     },
     "Started by other commands": {
         "dev-process": "qbull.cli.dev.process:dev_process",
@@ -104,7 +111,7 @@ class LazyCommandGroup(click.Group):
         """Find the command. For an unknown one, suggest the names that are close to it."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, self._visible(ctx), n=3)
+            close = difflib.get_close_matches(name, self._visible(ctx), n=3, cutoff=0.65)
             meant = f"; did you mean {quoted_choices(close)}?" if close else ""
             raise click.UsageError(f'no such command "{name}"{meant}', ctx)
         return super().resolve_command(ctx, args)

@@ -80,8 +80,8 @@ def stats(target: Target, queue_name: str, as_json: bool, watching: bool) -> Non
       qbull stats email --json
 
     With --json: {"name", "waiting", "active", "completed", "failed", "delayed", "paused", "total",
-    "cancelled", "isPaused", "oldestWaitingAt"}; "paused" is the number of waiting jobs that a pause holds
-    back.
+    "cancelled", "isPaused", "oldestWaitingAt"}. The first six counts add up to "total". In a paused queue,
+    "paused" is the number of jobs that wait, and "waiting" is 0.
     """
 
     async def read() -> Any:
@@ -124,8 +124,8 @@ async def _facts(target: Target, name: str) -> list[tuple[str, object]]:
         ("delayed", counts.delayed),
         ("completed", counts.completed),
         ("failed", counts.failed),
-        ("cancelled", counts.cancelled),
         ("total", counts.total),
+        ("cancelled", counts.cancelled),
         ("paused", "yes" if counts.paused else "no"),
         ("oldest waiting", _oldest(counts)),
         ("workers", (await _serving(target)).get(name, 0)),

@@ -87,7 +87,7 @@ async def _call(app: App, queue: Queue, found: StoredJob) -> Any:
     task = queue.tasks.get(body.task)
     if task is None:
         raise NotFound(f'queue "{queue.name}": this app has no task "{body.task}"')
-    args, kwargs = task.signature.decode(queue._open_payload(found.id, body))
+    args, kwargs = task.signature.decode(queue._payloads.open(found.id, body))
     function: Any = task.function
     if isinstance(function, ChunkCaller):
         function = ChunkCaller(function.name, function.function, 1, 0.0)

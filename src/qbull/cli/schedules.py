@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from qbull.cli.duration import wait_for_result
+from qbull.cli.duration import SecondsParam, read_coming_moment, wait_for_result
 from qbull.cli.enqueue import read_arguments
 from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table, short
 from qbull.core.schedule_info import ScheduleInfo
-from qbull.errors import ArgumentsError
 from qbull.views.schedules import ScheduleView
 from qbull.views.shape import to_plain, view_of
 
@@ -81,14 +80,7 @@ def list_schedules(target: Target, as_json: bool) -> None:
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    if value is None:
-        return None
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError:
-        raise ArgumentsError(
-            f"{param.opts[0]} {value}: give a time such as 2026-01-31T09:00:00+01:00"
-        ) from None
+    return None if value is None else read_coming_moment(param.opts[0], value)
 
 
 @schedules.command()
@@ -99,7 +91,12 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     "--cron",
     help='Cron expression with five fields, six with seconds, or a name: "0 9 * * *", "@daily".',
 )
-@click.option("--every", type=float, metavar="SECONDS", help="Seconds between two runs, instead of --cron.")
+@click.option(
+    "--every",
+    type=SecondsParam(),
+    metavar="DURATION",
+    help="Time between two runs, such as 300 or 5m, instead of --cron.",
+)
 @click.option("--tz", help="Time zone of the cron expression.  [default: TZ, else UTC]")
 @click.option(
     "--catch-up",
@@ -116,16 +113,16 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 )
 @click.option(
     "--jitter",
-    type=float,
+    type=SecondsParam(),
     default=0.0,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Maximum random delay that is added to each run.",
 )
 @click.option(
     "--start",
     metavar="TIME",
     callback=_moment,
-    help="Schedule no runs before this time, for example 2026-01-31T09:00:00+01:00.",
+    help="Schedule no runs before this time, such as 2030-01-31, tomorrow or 2h.",
 )
 @click.option("--end", metavar="TIME", callback=_moment, help="Schedule no runs after this time.")
 @with_reason
@@ -137,7 +134,7 @@ def put(target: Target, name: str, task: str, arguments: str, as_json: bool, **r
     \b
     Example:
       qbull schedules put nightly maintenance/clean '{"days": 1}' --cron "30 2 * * *" --tz Europe/Berlin
-      qbull schedules put sync erp/sync --every 300
+      qbull schedules put sync erp/sync --every 5m
 
     This schedule overrides one of the same name in the code until "qbull schedules remove". With --app the
     arguments are checked.

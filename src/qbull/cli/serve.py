@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 import qbull
+from qbull.alerts.app_alerts import alert_services
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.target import Target
@@ -74,6 +75,12 @@ def _with_app(command: F) -> F:
     metavar="PATH",
     help="Path below which a proxy shows the dashboard and the API, such as /queues.",
 )
+@click.option(
+    "--environment",
+    default="",
+    metavar="NAME",
+    help="Name of this deployment, which the dashboard shows in every view; also QBULL_ENVIRONMENT.",
+)
 @click.option("--url", help="Without MODULE:APP: the server to show.  [default: QBULL_URL or REDIS_URL]")
 @click.option("--prefix", help="Without MODULE:APP: prefix of the app's keys.  [default: QBULL_PREFIX]")
 @_with_app
@@ -85,6 +92,7 @@ def serve(
     public_metrics: bool,
     proxies: str,
     root_path: str,
+    environment: str,
 ) -> None:
     """Serve the REST API and the dashboard of MODULE:APP.
 
@@ -95,7 +103,7 @@ def serve(
       qbull serve --url redis://localhost:6379/0
 
     Authentication is always on. The API takes tokens from "qbull token create", QBULL_ADMIN_TOKEN,
-    QBULL_OPERATOR_TOKEN or QBULL_VIEWER_TOKEN, the dashboard takes the password in QUEUES_UI_PASS. A password
+    QBULL_OPERATOR_TOKEN or QBULL_VIEWER_TOKEN, the dashboard takes the password in QBULL_PASSWORD. A password
     has at least 12 characters, a token 16. If there is neither a password nor single sign-on
     (QBULL_OIDC_ISSUER), a password is generated and printed. Without MODULE:APP it serves any server, and the
     workers check the arguments of new jobs. If the server is unavailable, the command waits for it.
@@ -104,8 +112,12 @@ def serve(
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     access = app.environment.access
     access = replace(
-        access, hosts=(*access.hosts, *allow_host), public_metrics=access.public_metrics or public_metrics
+        access,
+        hosts=(*access.hosts, *allow_host),
+        public_metrics=access.public_metrics or public_metrics,
+        environment=environment or access.environment,
     )
+    _warn_of_borrowed_password(app)
     can_log_in = access.password is not None or access.single_sign_on is not None
     generated = None if can_log_in else secrets.token_urlsafe(12)
     access = replace(access, password=access.password or generated)
@@ -123,7 +135,7 @@ def serve(
         async with app:
             if not await wait_for_server(app._client().store, Outage(), stop):
                 return
-            duties = [start_actor(duty) for duty in app._alerting()]
+            duties = [start_actor(duty) for duty in alert_services(app)]
             try:
                 ready = functools.partial(_announce, host, generated)
                 await server.serve(api, host, port, proxies=proxies, root_path=root_path, ready=ready)
@@ -133,6 +145,15 @@ def serve(
     server.run(main)
 
 
+def _warn_of_borrowed_password(app: App) -> None:
+    if app.environment.borrowed_password is not None:
+        click.echo(
+            "qbull serve: the password of the dashboard is that of ADMIN_PASSWORD. "
+            "If it belongs to another program, set QBULL_PASSWORD",
+            err=True,
+        )
+
+
 def _announce(host: str, generated: str | None, port: int) -> None:
     """Print the address, and the password if it was generated."""
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104
@@ -140,7 +161,7 @@ def _announce(host: str, generated: str | None, port: int) -> None:
     click.echo(f"qbull serve: {address}; press Ctrl-C to stop", err=True)
     if generated is not None:
         click.echo(
-            f"qbull serve: user admin, password {generated} (set QUEUES_UI_PASS to choose your own)", err=True
+            f"qbull serve: user admin, password {generated} (set QBULL_PASSWORD to choose your own)", err=True
         )
 
 

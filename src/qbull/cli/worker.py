@@ -13,7 +13,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,11 +25,22 @@ from qbull.cli.app_loading import load_app
 from qbull.cli.debug import run_debug_worker
 from qbull.cli.duration import SecondsParam
 from qbull.cli.size import SizeParam
+from qbull.cli.worker_offer import with_offer_options
+from qbull.config import shortest_min_idle
+from qbull.core.demand import WorkerOffer
 from qbull.core.sharing import SHARING_MODES, Sharing, make_sharing
+from qbull.environment import (
+    INSTANCE_COUNT_VARIABLES,
+    INSTANCE_ID_VARIABLES,
+    PARTITIONS_PER_POD_VARIABLES,
+    TAKE_OVER_VARIABLE,
+    systemd_settings,
+)
 from qbull.errors import ConfigError, LifespanError
 from qbull.observe.log import set_up_logging
 from qbull.store.connection.address import Address
 from qbull.worker.actor import first_of, stop_actors
+from qbull.worker.assignment import Assignment, check_static_sharing, with_offer
 from qbull.worker.debugging import refuse_breakpoints
 from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS
@@ -39,6 +50,7 @@ from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.memory import trim_memory
 from qbull.worker.process.recycle import Recycler
 from qbull.worker.process.restart_pause import START_FAILED_EXIT_CODE
+from qbull.worker.process.service_status import ServiceStatus
 from qbull.worker.process.supervisor import Supervisor, SupervisorSettings
 from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.worker import Supervision, Worker
@@ -60,6 +72,8 @@ class WorkerOptions:
     loop_warning: float = LOOP_WARNING_SECONDS
     max_jobs: int | None = None
     max_memory_bytes: int | None = None
+    offer: WorkerOffer | None = None
+    """The labels and resources, if they are not those of the environment."""
 
 
 def _with_sharing(command: F) -> F:
@@ -72,24 +86,35 @@ def _with_sharing(command: F) -> F:
         partitions_per_pod: int | None,
         instance_id: str | None,
         instance_count: int | None,
+        take_over: int | None,
         **rest: Any,
     ) -> Any:
-        shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count)
+        shared = make_sharing(sharing, partitions_per_pod, instance_id, instance_count, take_over)
         return command(sharing=shared, **rest)
 
     for option in (
         click.option(
-            "--instance-count", type=click.IntRange(1), envvar="INSTANCE_COUNT", help="Number of instances."
+            "--take-over",
+            type=click.IntRange(1),
+            metavar="SECONDS",
+            envvar=TAKE_OVER_VARIABLE,
+            help="With static sharing, also read the partitions of an instance that has been gone this long.",
+        ),
+        click.option(
+            "--instance-count",
+            type=click.IntRange(1),
+            envvar=INSTANCE_COUNT_VARIABLES,
+            help="Number of instances.",
         ),
         click.option(
             "--instance-id",
-            envvar="INSTANCE_ID",
+            envvar=INSTANCE_ID_VARIABLES,
             help="Number of this instance, from 0; worker-3 is read as 3.",
         ),
         click.option(
             "--partitions-per-pod",
             type=click.IntRange(1),
-            envvar="PARTITIONS_PER_POD",
+            envvar=PARTITIONS_PER_POD_VARIABLES,
             help="Maximum number of partitions of a queue that this command reads in all its processes.",
         ),
         click.option(
@@ -150,6 +175,7 @@ def _with_sharing(command: F) -> F:
     is_flag=True,
     help="Run jobs in this process, one at a time and without timeouts, so that breakpoint() works.",
 )
+@with_offer_options
 @_with_sharing
 def worker(
     app_path: str,
@@ -162,6 +188,7 @@ def worker(
     max_memory_bytes: int | None,
     debug: bool,
     sharing: Sharing,
+    offer: WorkerOffer,
 ) -> None:
     """Run jobs of the app in MODULE:APP until SIGTERM or Ctrl-C.
 
@@ -177,8 +204,9 @@ def worker(
     app = load_app(app_path)
     set_up_logging(app.environment.log_format, app.environment.log_level)
     logs_jobs = app.environment.job_log if job_log is None else job_log
+    offer = app.environment.offer.extended(offer)
     if debug:
-        run_debug_worker(app, names, logs_jobs)
+        run_debug_worker(app, names, logs_jobs, offer)
         return
     options = WorkerOptions(
         app_path,
@@ -189,19 +217,30 @@ def worker(
         logs_jobs,
         max_jobs=max_jobs,
         max_memory_bytes=max_memory_bytes,
+        offer=offer,
     )
 
     async def main() -> int:
         supervisor = make_supervisor(app, options, processes)
-        if not await supervisor.reach():
-            return 0
-        served = ", ".join(a.settings.name for a in app._assignments(names))
-        count = f"{processes} process{'es' * (processes > 1)}"
-        click.echo(f"qbull worker: {count} for {served} at {server_of(app)}; press Ctrl-C to stop", err=True)
-        async with app:
-            return await supervisor.run()
+        async with ServiceStatus(supervisor.state, supervisor.state_changed, systemd_settings()):
+            if not await supervisor.reach():
+                return 0
+            served = ", ".join(a.settings.name for a in app._assignments(names))
+            count = f"{processes} process{'es' * (processes > 1)}"
+            click.echo(
+                f"qbull worker: {count} for {served} at {server_of(app)}; press Ctrl-C to stop", err=True
+            )
+            if app.environment.borrowed_slack is not None and app.alerts is app.environment.alerts:
+                click.echo(f"qbull worker: {BORROWED_SLACK}", err=True)
+            async with app:
+                return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
+
+
+BORROWED_SLACK = (
+    "alerts go to SLACK_WEBHOOK_URL. If it belongs to another program, set QBULL_SLACK_WEBHOOK_URL to yours"
+)
 
 
 def server_of(app: App) -> str:
@@ -228,7 +267,8 @@ def new_pod() -> str:
 def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str | None = None) -> Supervisor:
     """Make the supervisor that starts `processes` worker processes with these options."""
     pod = pod or new_pod()
-    assignments = app._assignments(options.queues, options.concurrency)
+    assignments = with_offer(app._assignments(options.queues, options.concurrency), options.offer)
+    check_static_sharing(assignments, options.sharing)
     confirmed = {one.settings.name: one.confirmed_order for one in assignments}
 
     def argv(id: str, handles: ProcessHandles) -> list[str]:
@@ -246,9 +286,13 @@ def make_supervisor(app: App, options: WorkerOptions, processes: int, pod: str |
         app._make_store(),
         [assignment.settings for assignment in assignments],
         WorkerCommand(argv, role),
-        SupervisorSettings(processes, options.grace, app.environment.min_idle, confirmed),
+        SupervisorSettings(processes, options.grace, _min_idle(app, assignments), confirmed),
         alongside=app._alongside(),
     )
+
+
+def _min_idle(app: App, assignments: Sequence[Assignment]) -> float:
+    return shortest_min_idle([each.settings for each in assignments], app.environment.min_idle)
 
 
 @click.command(hidden=True)
@@ -287,12 +331,12 @@ async def _serve(app: App, options: WorkerOptions, id: str, handles: ProcessHand
     # Further signals change nothing: a service manager may signal the whole group, and the supervisor passes
     # its own signal on.
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _follow_parent(handles.life, loop, stop, app.environment.min_idle / 2)
+    assignments = with_offer(app._assignments(options.queues, options.concurrency), options.offer)
+    _follow_parent(handles.life, loop, stop, _min_idle(app, assignments) / 2)
     beside: list[asyncio.Task[Any]] = [asyncio.create_task(trim_memory()), asyncio.create_task(link.run())]
     await first_of(link.role_given.wait(), stop.wait())
     abandoned = 0
     if link.role is not None:
-        assignments = app._assignments(options.queues, options.concurrency)
         slots = sum(board_slots_for(assignment.settings.concurrency) for assignment in assignments)
         worker = Worker(
             app._make_store,

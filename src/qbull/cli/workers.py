@@ -26,7 +26,7 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
       qbull workers --here        # for health checks: is a worker of this container alive?
 
     With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions",
-    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null}.
+    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null, "labels", "resources"}.
     """
 
     async def main() -> None:
@@ -40,7 +40,11 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
             print_json(to_plain(living))
         elif living:
             rows = [[worker.id, worker.host, worker.pid, _queues(worker)] for worker in living]
-            print_table(("worker", "host", ">process", "*queues (jobs at a time)"), rows)
+            heads = ["worker", "host", ">process", "*queues (jobs at a time)"]
+            if any(worker.labels or worker.resources for worker in living):
+                heads.append("*labels and resources")
+                rows = [[*row, _offer(worker)] for row, worker in zip(rows, living, strict=True)]
+            print_table(heads, rows)
             for worker in living:
                 if worker.blocked is not None:
                     click.echo(_blocked(worker.id, worker.blocked))
@@ -55,6 +59,15 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
 def _blocked(worker: str, blocked: BlockedLoopView) -> str:
     tasks = " or ".join(blocked.tasks) or "a task"
     return f"worker {worker}: {tasks} has blocked its event loop since {blocked.since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _offer(worker: WorkerView) -> str:
+    return ", ".join(
+        [
+            *(f"{name}={value}" for name, value in worker.labels.items()),
+            *(f"resource {name}={count}" for name, count in worker.resources.items()),
+        ]
+    )
 
 
 def _queues(worker: WorkerView) -> str:

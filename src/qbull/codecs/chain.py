@@ -15,7 +15,13 @@ from qbull.codecs.context import ValueContext
 from qbull.codecs.encrypt import Encrypted
 from qbull.codecs.sign import Signed
 from qbull.core import wrapped_payload
-from qbull.core.wrapped_payload import COMPRESSED_KIND, EARLIER_KINDS, ENCRYPTED_KIND, SIGNED_KIND
+from qbull.core.wrapped_payload import (
+    COMPRESSED_KIND,
+    EARLIER_KINDS,
+    ENCRYPTED_KIND,
+    OFFLOADED_KIND,
+    SIGNED_KIND,
+)
 from qbull.errors import ConfigError, PayloadError
 from qbull.middleware import Middleware
 
@@ -26,6 +32,17 @@ _REMEDIES = {
     "schedule": "write it again from an app with the key",
     "step": "give its worker the key",
 }
+
+
+class ArgumentsElsewhere(PayloadError):
+    """The arguments of a job are stored elsewhere, under this name."""
+
+    def __init__(self, context: ValueContext, name: str) -> None:
+        super().__init__(
+            f'{context.shown} is stored elsewhere, as "{name}"; '
+            "give this app the same arguments=… that its producer has"
+        )
+        self.name = name
 
 
 class OpenedValue(NamedTuple):
@@ -64,6 +81,12 @@ class CodecChain:
         self.has_keys = bool(self._by_kind)
         self.requires = bool(self._required)
 
+    def refuse_weaker(self, context: ValueContext, stored: bytes) -> None:
+        """Raise PayloadError if this app cannot sign or encrypt a value again as it is stored."""
+        for kind, done in ((SIGNED_KIND, "signed"), (ENCRYPTED_KIND, "encrypted")):
+            if kind in wrapped_payload.visible_kinds(stored) and kind not in self._by_kind:
+                raise PayloadError(f"{context.shown} is {done}, and this app has no key; use one that has it")
+
     def protect(self, context: ValueContext, content: bytes) -> bytes:
         """The bytes to store for a value of this context."""
         if not self._codecs:
@@ -87,11 +110,15 @@ class CodecChain:
                 # Each codec once: nested layers must not cost more than the layers that an app can write.
                 if kind in keys or (kind == COMPRESSED_KIND and is_compressed):
                     raise PayloadError("is encoded twice by the same codec; no qbull writes that")
+                if kind == OFFLOADED_KIND:
+                    raise ArgumentsElsewhere(context, wrapped_payload.offloaded_name(inner))
                 if kind == COMPRESSED_KIND:
                     content, is_compressed = wrapped_payload.decompress(inner), True
                 else:
                     content = self._decode_one(kind, inner, context)
                     keys[kind] = wrapped_payload.split_key_id(inner)[0]
+        except ArgumentsElsewhere:
+            raise
         except PayloadError as error:
             raise PayloadError(f"{context.shown} {error}") from None
         if not self._required <= keys.keys():

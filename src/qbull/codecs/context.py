@@ -12,7 +12,9 @@ import msgspec
 
 from qbull.core.record import Body, ExtendedBody
 
-Purpose = Literal["payload", "unique payload", "result", "schedule", "step", "signal", "stream value"]
+Purpose = Literal[
+    "payload", "unique payload", "result", "schedule", "step", "signal", "stream value", "published value"
+]
 """The kind of value. A payload of a unique job is bound to the job's unique name instead of its id, because
 such a job takes over the arguments of later calls.
 """

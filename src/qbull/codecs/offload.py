@@ -108,12 +108,12 @@ class FileResults:
         folder.mkdir(mode=0o700, exist_ok=True)
         name = f"{queue}-{secrets.token_hex(16)}"
         partial = folder / f".{name}"
-        with open(partial, "xb", opener=_open_private) as file:
+        with open(partial, "xb", opener=open_private) as file:
             file.write(result)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(folder / name)
-        _sync_folder(folder)
+        sync_folder(folder)
         if time.monotonic() - self._swept > RESULT_SWEEP_SECONDS:
             self._swept = time.monotonic()
             self._sweep(hour)
@@ -140,12 +140,12 @@ class FileResults:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file that only its owner can read, whatever the umask is."""
     return os.open(path, flags, mode=0o600)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Flush a directory, so that the names in it are on the disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:

@@ -31,6 +31,10 @@ _SCOPE_PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
 _ALLOWED_HOST = re.compile(r"\*|\.?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9])?")
 
 
+MAX_ENVIRONMENT_CHARACTERS = 40
+"""Length of the name of a deployment."""
+
+
 @dataclass(frozen=True)
 class Access:
     """Who may use the REST API. Authentication is always on; `qbull token create` makes further tokens.
@@ -49,6 +53,7 @@ class Access:
         session_longest: seconds after which every session ends.
         single_sign_on: an OpenID Connect provider at which people log in to the dashboard.
         stale_after: a queue is unhealthy if its oldest runnable job has waited for so many seconds.
+        environment: the name of this deployment, such as "staging", which the dashboard shows in every view.
     """
 
     password: str | None = field(default=None, repr=False)
@@ -63,12 +68,15 @@ class Access:
     session_longest: float = 12 * 3600.0
     stale_after: float = 300.0
     single_sign_on: SingleSignOn | None = field(default=None, kw_only=True)
+    environment: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         for name, _ in SECRETS:
             value = getattr(self, name)
             if value is not None and (not value or not value.isprintable() or len(value) > 500):
                 raise ConfigError(f"{name}: give 1 to 500 printable characters")
+        if len(self.environment) > MAX_ENVIRONMENT_CHARACTERS or not self.environment.isprintable():
+            raise ConfigError(f"environment: give up to {MAX_ENVIRONMENT_CHARACTERS} printable characters")
         tokens = [name for name, _ in SECRETS if name.endswith("_token") and getattr(self, name) is not None]
         for one, other in itertools.combinations(tokens, 2):
             if getattr(self, one) == getattr(self, other):
@@ -99,7 +107,7 @@ class Access:
 
 
 SECRETS = (
-    ("password", "QUEUES_UI_PASS"),
+    ("password", "QBULL_PASSWORD or QUEUES_UI_PASS"),
     ("admin_token", "QBULL_ADMIN_TOKEN"),
     ("operator_token", "QBULL_OPERATOR_TOKEN"),
     ("viewer_token", "QBULL_VIEWER_TOKEN"),

@@ -21,13 +21,8 @@ import msgspec
 import msgspec.inspect
 from msgspec.structs import astuple
 
-from qbull.core.values import (
-    DEFAULT_HOOKS,
-    ValueHooks,
-    explain_unencodable,
-    knows_type,
-    schema_of,
-)
+from qbull.core.type_schema import type_schema
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks, explain_unencodable, knows_type
 from qbull.core.wrapped_payload import displayable, is_wrapped
 from qbull.errors import ArgumentsError, DeclarationError, PayloadError, TooLarge
 
@@ -49,6 +44,7 @@ class Signature:
         self._positional = tuple(p.name for p in parameters.values() if p.kind is not p.KEYWORD_ONLY)
         self._bind = inspect.signature(function).bind
         self._kinds = [hints.get(name, Any) for name in parameters]
+        self.defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
         fields: list[Any] = []
         for p in parameters.values():
             kind = hints.get(p.name, Any)
@@ -108,10 +104,7 @@ class Signature:
 
     def schema(self) -> dict[str, Any] | None:
         """A JSON Schema of the arguments, for forms; None if there is none."""
-        try:
-            return msgspec.json.schema(self._struct, schema_hook=schema_of)
-        except Exception:  # a model's own schema may raise anything
-            return None
+        return type_schema(self._struct, self.hooks)
 
     @property
     def kinds(self) -> dict[str, Any]:
@@ -199,7 +192,7 @@ def _unencodable(
 def _refuse_large(task: str, payload: bytes, limit: int) -> NoReturn:
     raise TooLarge(
         f'task "{task}": its arguments take {len(payload):,} bytes, the limit is {limit:,}; '
-        "store the data elsewhere and pass a reference, or raise payload_limit"
+        "pass a reference, or give the app a place for large ones: arguments=qbull.FileArguments(…)"
     )
 
 
@@ -237,7 +230,7 @@ class ArgumentTemplate:
 
     def __init__(self, what: str, rule: str | Callable[..., object], signature: Signature) -> None:
         self._what = f'task "{signature.name}": its {what}'
-        self._rule = rule
+        self.rule = rule
         if isinstance(rule, str):
             try:
                 "".join(rule.format(**dict.fromkeys(signature.parameters, _Anything())))
@@ -250,7 +243,7 @@ class ArgumentTemplate:
 
     def apply(self, arguments: dict[str, Any]) -> str:
         try:
-            text = self._rule.format(**arguments) if isinstance(self._rule, str) else self._rule(**arguments)
+            text = self.rule.format(**arguments) if isinstance(self.rule, str) else self.rule(**arguments)
         except Exception as error:
             raise ArgumentsError(f"{self._what} cannot be made of these arguments: {error!r}") from error
         if not isinstance(text, str) or not text:

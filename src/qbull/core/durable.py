@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from qbull.core.codec import decode_untyped
+from qbull.core.calls import CallOutcomes, read_outcomes
 from qbull.core.outcome import describe
-from qbull.core.record import to_datetime
+from qbull.core.published import PublishedSizes, read_published
 from qbull.core.streams import EMITTED_FIELD, EmittedValues
 from qbull.errors import StepFailed
 
@@ -34,23 +32,16 @@ STEP_FIELD = b"step:"
 CHECKPOINT_PREFIX = "checkpoint "
 SLEEP_NAME = "sleep"
 PATCH_PREFIX = "patched "
+ANY_ARGUMENTS = b"*"
+"""Instead of a digest: the record of a fork, which counts for the step whatever its arguments are."""
+_ASKS = ("", b"")
+"""Counts all asks of a run, among the counts of each step."""
 
-StepEnd = Literal["r", "e", "a", "c", "b", "w"]
+StepEnd = Literal["r", "e", "a", "c", "b", "w", "l"]
 """How a step ended: with a result, with an error that the task has caught, with an error after which it runs
 again in the next attempt; or it is a checkpoint; or the start of a sleep or of a wait for a signal, which has
-the due time."""
-STARTS: tuple[StepEnd, ...] = ("b", "w")
-
-
-StepState = Literal["completed", "failed", "retrying", "checkpoint", "sleeping", "waiting"]
-_STATES_BY_END: dict[StepEnd, StepState] = {
-    "r": "completed",
-    "e": "failed",
-    "a": "retrying",
-    "c": "checkpoint",
-    "b": "sleeping",
-    "w": "waiting",
-}
+the due time; or the start of a call, which has the called job."""
+STARTS: tuple[StepEnd, ...] = ("b", "w", "l")
 
 
 class StepKey(NamedTuple):
@@ -76,6 +67,10 @@ class StepRecord(msgspec.Struct, array_like=True, frozen=True):
     started_ms: int = 0
     duration_ms: float = 0.0
     attempts: int = 1
+    asked: int = 0
+    """The number of its ask in the run, for forks with other arguments (core/fork.py)."""
+    schema: bytes = b""
+    """The JSON Schema of the signal that a wait starts to wait for; empty if any value fits."""
 
     @property
     def key(self) -> StepKey:
@@ -92,32 +87,6 @@ class StepError(msgspec.Struct, frozen=True, omit_defaults=True):
     attributes: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """A recorded step of a durable job, as `job.steps()` returns it.
-
-    Args:
-        number: its position in the history, in the order in which the steps ended.
-        name: its name.
-        state: "completed", "failed", "retrying" (it failed and runs again), "checkpoint", "sleeping" or
-            "waiting" (for a signal).
-        result: its result, or the value of a checkpoint or a signal, as plain data.
-        error: the error of a failed step.
-        started_at: when it started.
-        duration: how many seconds it took, with its own retries.
-        attempts: how often the function was called, or how often the value of a checkpoint was kept.
-    """
-
-    number: int
-    name: str
-    state: StepState
-    result: Any
-    error: str | None
-    started_at: datetime
-    duration: float
-    attempts: int
-
-
 class History:
     """The records of one job during one run.
 
@@ -125,6 +94,8 @@ class History:
         records: the records that the server has.
         sizes: the size of each in bytes, by its number.
         emitted: the values that the job has emitted.
+        outcomes: the outcomes of calls that are not recorded yet.
+        published: the sizes of the values that the job has published.
     """
 
     def __init__(
@@ -132,12 +103,16 @@ class History:
         records: Iterable[StepRecord] = (),
         sizes: Mapping[int, int] | None = None,
         emitted: EmittedValues | None = None,
+        outcomes: CallOutcomes | None = None,
+        published: Mapping[str, int] | None = None,
     ) -> None:
+        self.published = PublishedSizes(published or {})
         self.emitted = emitted or EmittedValues()
+        self.outcomes = outcomes or CallOutcomes(0, {})
         self.records = {record.number: record for record in sorted(records, key=lambda one: one.number)}
         self.last = max(self.records, default=0)
         """The number of the newest record."""
-        self.unplayed = deque(record for record in self.records.values() if record.end not in "abw")
+        self.unplayed = deque(record for record in self.records.values() if record.end not in ("a", *STARTS))
         """The records that this run has not returned yet, in order."""
         self._sizes = dict(sizes or {})
         self.size = sum(self._sizes.values())
@@ -147,17 +122,30 @@ class History:
         for record in self.records.values():
             if record.end in STARTS:
                 self._started[record.key] = record
-            elif record.end == "a":  # it starts anew
+            elif record.end == "a":  # it starts over
                 self._started.pop(record.key, None)
+        self._has_any = any(record.arguments == ANY_ARGUMENTS for record in self.unplayed)
         self._asked: dict[tuple[str, bytes], int] = {}
+        self._ask_numbers: dict[StepKey, int] = {}
         self._checkpoints: dict[str, tuple[int, dict[tuple[str, bytes], int]]] = {}
 
     def ask(self, name: str, arguments: bytes) -> tuple[StepKey, StepRecord | None]:
         """The next step with this name and these arguments, and its record if it has one."""
+        self._asked[_ASKS] = asks = self._asked.get(_ASKS, 0) + 1
+        if self._has_any and arguments:
+            any_key = StepKey(name, ANY_ARGUMENTS, self._asked.get((name, ANY_ARGUMENTS), 0))
+            if any_key in self._recorded:
+                self._asked[name, ANY_ARGUMENTS] = any_key.occurrence + 1
+                return any_key, self._recorded[any_key]
         occurrence = self._asked.get((name, arguments), 0)
         self._asked[name, arguments] = occurrence + 1
         key = StepKey(name, arguments, occurrence)
+        self._ask_numbers[key] = asks
         return key, self._recorded.get(key)
+
+    def ask_number(self, key: StepKey) -> int:
+        """The number of the ask for a step in this run."""
+        return self._ask_numbers.get(key, 0)
 
     def is_before_patch(self, name: str) -> bool:
         """Whether an earlier run has passed this point, before the change with this name. Counts the ask."""
@@ -168,7 +156,7 @@ class History:
         return True
 
     def started(self, key: StepKey) -> StepRecord | None:
-        """The start of a sleep or a wait that has not ended."""
+        """The start of a sleep, a wait or a call that has not ended."""
         return self._started.get(key)
 
     def played(self, record: StepRecord) -> None:
@@ -218,30 +206,8 @@ class History:
                 del by_key[key]
         self._checkpoints = {other: known for other, known in self._checkpoints.items() if known[0] <= number}
         self._asked = dict(asked)
+        self._ask_numbers = {}
         self.last = number
-
-
-def show_record(record: StepRecord, content: bytes) -> RecordedStep:
-    """A record for people, with its decoded content."""
-    value, error = decode_untyped(content) if record.end not in STARTS else None, None
-    if record.end in ("e", "a"):
-        value, error = None, value.get("text", "") if isinstance(value, dict) else str(value)
-    name = record.name.removeprefix(CHECKPOINT_PREFIX) if record.end == "c" else record.name
-    state = _STATES_BY_END[record.end]
-    started_at, seconds = to_datetime(record.started_ms), record.duration_ms / 1000
-    return RecordedStep(record.number, name, state, value, error, started_at, seconds, record.attempts)
-
-
-def show_records(
-    records: Sequence[StepRecord], open_content: Callable[[int, bytes], bytes]
-) -> list[RecordedStep]:
-    """The records of a history for people, without the starts of sleeps and waits that have ended."""
-    ended = {record.key for record in records if record.end not in STARTS}
-    return [
-        show_record(record, open_content(record.number, record.content))
-        for record in records
-        if record.end not in STARTS or record.key not in ended
-    ]
 
 
 def digest_arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -281,7 +247,8 @@ def read_history(fields: Mapping[bytes, bytes]) -> History:
             sizes[record.number] = len(stored)
         elif name.startswith(EMITTED_FIELD):
             emitted[name.removeprefix(EMITTED_FIELD).decode()] = int(stored)
-    return History(records, sizes, EmittedValues(emitted))
+    published = {name: len(content) for name, content in read_published(fields).items()}
+    return History(records, sizes, EmittedValues(emitted), read_outcomes(fields), published)
 
 
 def decode_record(stored: bytes) -> StepRecord:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from qbull.core.record import split_ending
+
 MAX_FORM_CHARS = 300
 
 _DETAILS_PATTERN = re.compile(
@@ -27,6 +29,16 @@ def normal_form(error: str) -> str:
 def fingerprint(error: str) -> str:
     """The name of a kind of failure: twelve hexadecimal digits, the same in every process and release."""
     return hashlib.blake2b(normal_form(error).encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def is_fingerprint(text: str) -> bool:
+    return re.fullmatch("[0-9a-f]{12}", text) is not None
+
+
+def kind_of_ending(ending: bytes) -> bytes:
+    """The kind of failure of a packed ending, for the scripts: its fingerprint and its normal form."""
+    error = split_ending(ending)[1].error or ""
+    return f"{fingerprint(error)} {normal_form(error)}".encode("utf-8", "replace")
 
 
 def _placeholder(found: re.Match[str]) -> str:

@@ -44,6 +44,7 @@ class Dependent(msgspec.Struct, array_like=True, frozen=True):
         unless: the letters of the ends (lua/lib/flow.lua) that it does not hear of, because another job
             stands in then.
         is_fallback: whether it runs only if the other job does not complete.
+        call: the name of the call, if a durable job has called the other job.
     """
 
     queue: str
@@ -52,6 +53,19 @@ class Dependent(msgspec.Struct, array_like=True, frozen=True):
     position: int
     unless: str = ""
     is_fallback: bool = False
+    call: str = ""
+
+
+class Follower(msgspec.Struct, array_like=True, frozen=True):
+    """A job that has started to wait for another one after that was enqueued, and the flow that it is in."""
+
+    dependent: Dependent
+    flow: str
+
+    @property
+    def name(self) -> str:
+        """A name that no other follower of the same job has."""
+        return f"{self.dependent.position}:{self.dependent.queue}:{self.dependent.id}"
 
 
 class Dependency(msgspec.Struct, array_like=True, frozen=True):
@@ -109,6 +123,7 @@ class FlowPlan(msgspec.Struct, array_like=True, frozen=True):
 
 encode = msgspec.msgpack.Encoder().encode
 decode_dependency = msgspec.msgpack.Decoder(Dependency).decode
+decode_follower = msgspec.msgpack.Decoder(Follower).decode
 decode_flow_plan = msgspec.msgpack.Decoder(FlowPlan).decode
 
 

@@ -17,9 +17,11 @@ from qbull.core.health_facts import (
     PartitionFacts,
     QueueFacts,
     ServingFacts,
+    UnknownTask,
 )
 from qbull.core.health_problem import PROBLEM_SEVERITIES, HealthProblem, Severity
 from qbull.core.layout import index_in_generation
+from qbull.core.limit_health import limit_problems
 from qbull.core.problems import OpenProblem, ProblemKind, ProblemNotice, text_of
 
 REPORTED_ALERTS: frozenset[ProblemKind] = frozenset({"failed", "repeated", "missed"})
@@ -42,7 +44,8 @@ class HealthLimits:
 
     Args:
         unread_after: a job waits for a worker that reads its partition.
-        stale_after: a job waits although workers read its partition. The queue's `Alert` comes first.
+        stale_after: a job waits although workers read its partition, or it waits for a shared limit. The
+            queue's `Alert` comes first.
         blocked_after: a lane waits for the next attempt of its first job.
         overdue_after: a schedule is late.
         lost_for: a lost worker that nobody has replaced is reported for this long.
@@ -64,6 +67,8 @@ def find_problems(
     """All problems, the most severe first, and of those the oldest first."""
     found = [problem for queue in facts.queues for problem in _queue_problems(queue, facts.now_ms, limits)]
     found += [_unreadable(queue) for queue in facts.unreadable]
+    for limit in facts.limits:
+        found += limit_problems(limit, facts.now_ms, limits.stale_after)
     lost = _lost(facts, limits)
     reported = REPORTED_ALERTS if lost else REPORTED_ALERTS | {"lost"}
     found += lost
@@ -81,7 +86,7 @@ def _queue_problems(queue: QueueFacts, now_ms: int, limits: HealthLimits) -> lis
     found += [*_waiting(queue, now_ms, limits), *_blocked(queue, now_ms, limits), *_failing(queue)]
     for one in queue.unknown:
         if now_ms - one.since_ms >= limits.unread_after * 1000:
-            found.append(_unknown(queue.name, one.task, one.jobs, one.since_ms))
+            found.append(_unknown(queue.name, one))
     return found
 
 
@@ -181,15 +186,17 @@ def _stale(queue: str, oldest_ms: int, now_ms: int) -> HealthProblem:
     )
 
 
-def _unknown(queue: str, task: str, jobs: int, since_ms: int) -> HealthProblem:
+def _unknown(queue: str, unknown: UnknownTask) -> HealthProblem:
+    lacks = f"asks for {unknown.demand}, which no worker has" if unknown.demand else "no worker knows"
+    remedy = "start workers that have that" if unknown.demand else "deploy workers whose code has the task"
     return HealthProblem(
         "unknown",
-        f'{_wait(jobs)} for task "{task}", which no worker knows',
-        "deploy workers whose code has the task, or cancel its jobs",
+        f'{_wait(unknown.jobs)} for task "{unknown.task}", which {lacks}',
+        f"{remedy}, or cancel its jobs",
         queue,
-        since_ms,
-        task=task,
-        values={"jobs": jobs},
+        unknown.since_ms,
+        task=unknown.task,
+        values={"jobs": unknown.jobs},
     )
 
 

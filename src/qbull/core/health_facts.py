@@ -67,11 +67,14 @@ class LateSchedule:
 
 @dataclass(frozen=True, slots=True)
 class UnknownTask:
-    """A task that no live worker of the queue knows, and its waiting jobs."""
+    """A task that no live worker of the queue can run, and its waiting jobs. `demand` has the labels and
+    resources that it asks for, if a live worker knows it.
+    """
 
     task: str
     jobs: int
     since_ms: int
+    demand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,25 @@ class QueueFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitFacts:
+    """A shared limit.
+
+    Args:
+        name: its name.
+        waiting: jobs that wait for it.
+        since_ms: when the first of them started to wait; None if none waits.
+        is_spent: whether the budget of the day is used up.
+        declarations: the different values with which the code of live workers declares it.
+    """
+
+    name: str
+    waiting: int = 0
+    since_ms: int | None = None
+    is_spent: bool = False
+    declarations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LostWorker:
     """A worker that died, or whose heartbeats have stopped."""
 
@@ -153,3 +175,4 @@ class HealthFacts:
     started_ms: Mapping[str, int] = field(default_factory=dict)
     lost: tuple[LostWorker, ...] = ()
     alerts: AlertState = field(default_factory=AlertState)
+    limits: tuple[LimitFacts, ...] = ()

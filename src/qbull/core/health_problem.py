@@ -30,6 +30,8 @@ PROBLEM_SEVERITIES: dict[ProblemKind, Severity] = {
     "failed": "warning",
     "repeated": "warning",
     "missed": "warning",
+    "limited": "warning",
+    "conflicting": "warning",
     "paused": "info",
     "retention": "info",
 }
@@ -53,6 +55,7 @@ class HealthProblem:
     schedule: str | None = None
     task: str | None = None
     worker: str | None = None
+    limit: str | None = None
     values: dict[str, int] = field(default_factory=dict)
     severity: Severity = "critical"
 
@@ -60,6 +63,8 @@ class HealthProblem:
     def subject(self) -> str:
         if self.schedule is not None:
             return f'schedule "{self.schedule}"'
+        if self.limit is not None:
+            return f'limit "{self.limit}"'
         if self.queue is not None:
             return f'queue "{self.queue}"'
         return "workers" if self.kind == "lost" else "server"

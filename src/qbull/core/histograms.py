@@ -13,6 +13,8 @@ from qbull.core.digits import whole_number
 
 SUM_INDEX = 64
 """The place of the sum in a row, in microseconds. Before it: one count for each length in bits."""
+MAX_ROW_COUNTS = SUM_INDEX + 1
+"""A row of a worker has the durations of a task first, then its waits."""
 STARTED_FIELD = "s:jobs"
 SCRIPT_ERRORS_FIELD = "e:scripts"
 SHOWN_BUCKETS = range(7, 37)
@@ -22,7 +24,7 @@ HistogramRow = list[int]
 
 
 def new_row() -> HistogramRow:
-    return [0] * (SUM_INDEX + 1)
+    return [0] * (2 * MAX_ROW_COUNTS)
 
 
 class Histograms:
@@ -31,38 +33,45 @@ class Histograms:
     `origin` is what the server's clock says at 0 of this process's steady clock, in seconds.
     """
 
-    __slots__ = ("durations", "origin", "started", "waits")
+    __slots__ = ("origin", "started", "tasks")
 
     def __init__(self) -> None:
         self.started = 0
-        self.durations: dict[str, HistogramRow] = {}
-        self.waits: HistogramRow = new_row()
+        self.tasks: dict[str, HistogramRow] = {}
         self.origin = 0.0
 
     def ended(self, task: str, began: float, ended: float, ready_ms: int) -> None:
         """Count a run: when it started, when it ended, and since when the job was runnable."""
         try:
-            of_task = self.durations[task]
+            of_task = self.tasks[task]
         except KeyError:
-            of_task = self.durations[task] = new_row()
+            of_task = self.tasks[task] = new_row()
         us = int((ended - began) * 1e6)
         of_task[us.bit_length()] += 1
-        of_task[64] += us  # SUM as a literal: a name would be looked up for each job.
+        of_task[64] += us  # Literals for the places: names would be looked up for each job.
         if self.origin:
-            waits, us = self.waits, int((began + self.origin) * 1e6) - ready_ms * 1000
+            us = int((began + self.origin) * 1e6) - ready_ms * 1000
             if us < 0:
                 us = 0
-            waits[us.bit_length()] += 1
-            waits[64] += us
+            of_task[65 + us.bit_length()] += 1
+            of_task[129] += us
 
     def take(self) -> dict[str, int]:
-        """Return the counts since the last call, by name, and start again from zero."""
-        started, durations, waits = self.started, self.durations, self.waits
-        self.started, self.durations, self.waits = 0, {}, new_row()
+        """Return the counts since the last call, by name, and start again from zero.
+
+        `d` are durations of a task, `v` its waits, `w` the waits of all tasks.
+        """
+        started, tasks = self.started, self.tasks
+        self.started, self.tasks = 0, {}
         taken = {STARTED_FIELD: started} if started else {}
-        taken |= {
-            f"d:{at}:{task}": n for task, of_task in durations.items() for at, n in enumerate(of_task) if n
-        }
+        waits = [0] * MAX_ROW_COUNTS
+        for task, row in tasks.items():
+            taken |= {f"d:{at}:{task}": n for at, n in enumerate(row[:MAX_ROW_COUNTS]) if n}
+            for at, n in enumerate(row[MAX_ROW_COUNTS:]):
+                if n:
+                    waits[at] += n
+                    if at != SUM_INDEX:
+                        taken[f"v:{at}:{task}"] = n
         return taken | {f"w:{at}": n for at, n in enumerate(waits) if n}
 
 
@@ -80,6 +89,10 @@ class Histogram:
         for one in some:
             counted.update(one._counted)
         return cls(counted)
+
+    def quantile_ms(self, part: float) -> float:
+        """The quantile `part` in milliseconds, interpolated in its bucket; 0 without counts."""
+        return quantile({at: n for at, n in self._counted.items() if at != SUM_INDEX}, part) or 0.0
 
     def buckets(self) -> Iterator[tuple[float, int]]:
         """Upper bound in seconds, and the number of durations up to it."""
@@ -114,7 +127,7 @@ def waits_in(named: Mapping[str, int]) -> dict[int, int]:
 
 
 def quantile(counted: Mapping[int, int], part: float) -> float | None:
-    """The quantile `part` of the waits in milliseconds, interpolated in its bucket; None without counts."""
+    """The quantile `part` of times in milliseconds, interpolated in its bucket; None without counts."""
     left = part * sum(counted.values())
     if not left:
         return None

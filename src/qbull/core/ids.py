@@ -15,7 +15,7 @@ import time
 from datetime import datetime
 
 from qbull.core.route import digest, partition_of_digest
-from qbull.errors import ArgumentsError
+from qbull.errors import ArgumentsError, ConfigError
 
 # Seeded from the system in every process, a forked one too; an id must be unlike others, it need not be a
 # secret.
@@ -23,6 +23,7 @@ _source = random.Random()  # noqa: S311
 _random = _source.getrandbits
 os.register_at_fork(after_in_child=_source.seed)
 
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _GENERATED_ID = re.compile(r"[0-9a-f]{12}7([0-9a-f]{3})[89ab][0-9a-f]{15}")
 
 
@@ -104,3 +105,10 @@ def check_id(id: str) -> str:
     if not isinstance(id, str) or not 1 <= len(id) <= 200 or not id.isprintable():
         raise ArgumentsError(f"job id {id!r}: use 1 to 200 printable characters")
     return id
+
+
+def check_name(what: str, name: str) -> str:
+    """Refuse a name that a queue, task, schedule or limit cannot have."""
+    if not _NAME_PATTERN.fullmatch(name):
+        raise ConfigError(f"{what} name {name!r}: use 1 to 100 letters, digits, dots, hyphens or underscores")
+    return name

@@ -33,6 +33,11 @@ CHANGE_CONFLICTS = {
     "cancelled": "was cancelled; retry(payload=…) runs it again with other arguments",
     "dependent": "waits for other jobs of its flow, which decide when it runs",
 }
+FORK_CONFLICTS = {
+    "waiting": "is waiting and will run; fork it when it has ended",
+    "delayed": "is delayed; fork it when it has ended, or cancel() it first",
+    "active": "is running; fork it when it has ended, or cancel() it first",
+}
 SIGNAL_CONFLICTS = {
     "completed": "has completed; no task takes the signal",
     "failed": "has failed; retry() it first, then its task can take the signal",

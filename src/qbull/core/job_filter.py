@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
+from qbull.core.argument_path import NO_VALUE, check_path, scalar_text, value_at
 from qbull.core.codec import decode_untyped
-from qbull.core.digits import MAX_DIGITS, whole_number
 from qbull.core.failures import fingerprint
-from qbull.core.record import Body
+from qbull.core.job_query import JobQuery, QueriedJob
+from qbull.core.record import ExtendedBody, State
 from qbull.core.redaction import redact_text, secrets_in
 from qbull.errors import ArgumentsError
 
@@ -22,12 +23,12 @@ class FilterField(NamedTuple):
     """One way to choose jobs.
 
     Attributes:
-        kind: "text", "time" (a datetime with its zone) or "payload" (arguments by name).
+        kind: "text", "time" (a datetime with its zone), "payload" (arguments by name) or "query".
         placeholder: Stands for the value in help texts.
         help: Which jobs it selects.
     """
 
-    kind: Literal["text", "time", "payload"]
+    kind: Literal["text", "time", "payload", "query"]
     placeholder: str
     help: str
 
@@ -44,8 +45,23 @@ JOB_FILTERS: dict[str, FilterField] = {
     "before": FilterField(
         "time", "TIME", "Only jobs that finished at this time or earlier, such as 2030-01-31."
     ),
+    "query": FilterField(
+        "query", "QUERY", "Only jobs that match a query, such as 'args.user:u1 -task:ping'."
+    ),
 }
 """All filters. REST queries and bodies, the flags of the command line and the dashboard follow it."""
+
+
+class JobOrigin(NamedTuple):
+    """The facts about a job that its record does not have."""
+
+    id: str
+    queue: str
+    state: State
+    worker: str
+
+
+UNKNOWN_ORIGIN = JobOrigin("", "", "waiting", "")
 
 
 class JobFilterArguments(TypedDict, total=False):
@@ -59,6 +75,7 @@ class JobFilterArguments(TypedDict, total=False):
         payload: only jobs with these arguments, for example {"user_id": "u1", "items.0.sku": "x"}.
         after: only jobs that finished at this time or later; if unfinished, that were enqueued then.
         before: only jobs that finished at this time or earlier; if unfinished, that were enqueued then.
+        query: only jobs that match this query, for example 'args.user_id:u1 -task:ping'.
     """
 
     task: str | None
@@ -68,6 +85,7 @@ class JobFilterArguments(TypedDict, total=False):
     payload: Mapping[str, Any] | None
     after: datetime | None
     before: datetime | None
+    query: str | JobQuery | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,7 @@ class JobFilter:
     payload: Mapping[str, Any] | None = None
     after: datetime | None = None
     before: datetime | None = None
+    query: JobQuery | None = None
     hidden: frozenset[str] = frozenset()
     """Names of arguments, in lower case, whose values must not be found in errors and keys."""
 
@@ -88,7 +107,7 @@ class JobFilter:
             if value is not None:
                 _check(name, field, value)
 
-    def accepts(self, body: Body, error: str | None) -> bool:
+    def accepts(self, body: ExtendedBody, error: str | None, origin: JobOrigin = UNKNOWN_ORIGIN) -> bool:
         """Whether a job matches, apart from its time. The case of an error does not matter."""
         if self.task is not None and body.task != self.task:
             return False
@@ -100,9 +119,13 @@ class JobFilter:
             return False
         if self.fingerprint is not None and (error is None or fingerprint(error) != self.fingerprint):
             return False
+        if self.query is not None and not self.query.accepts(
+            QueriedJob(body=body, error=error or "", hidden=self.hidden, **origin._asdict())
+        ):
+            return False
         return self.payload is None or self._fits(decode_untyped(body.payload))
 
-    def shown(self, body: Body, text: str) -> str:
+    def shown(self, body: ExtendedBody, text: str) -> str:
         """A text of a job without the values of its hidden arguments."""
         if not self.hidden:
             return text
@@ -110,7 +133,7 @@ class JobFilter:
 
     def _fits(self, arguments: Any) -> bool:
         assert self.payload is not None
-        return all(_same(_at(arguments, path), value) for path, value in self.payload.items())
+        return all(_same(value_at(arguments, path), value) for path, value in self.payload.items())
 
     def within(self, ms: int) -> bool:
         """Whether this time is selected."""
@@ -124,11 +147,15 @@ class JobFilter:
 
     @property
     def after_ms(self) -> int | None:
-        return None if self.after is None else int(self.after.timestamp() * 1000)
+        since = None if self.query is None else self.query.since
+        bounds = [int(at.timestamp() * 1000) for at in (self.after, since) if at is not None]
+        return max(bounds, default=None)
 
     @property
     def before_ms(self) -> int | None:
-        return None if self.before is None else int(self.before.timestamp() * 1000)
+        until = None if self.query is None else self.query.until
+        bounds = [int(at.timestamp() * 1000) for at in (self.before, until) if at is not None]
+        return min(bounds, default=None)
 
 
 def _check(name: str, field: FilterField, value: Any) -> None:
@@ -144,49 +171,18 @@ def _check(name: str, field: FilterField, value: Any) -> None:
                 )
         case "payload":
             for path in value:
-                _check_path(name, path)
+                check_path(name, path)
+        case "query":
+            if not isinstance(value, JobQuery):
+                raise ArgumentsError(f"{name}={value!r}: give a text that is a query")
         case _:
             assert_never(field.kind)
 
 
-def _check_path(name: str, path: str) -> None:
-    """Refuse a path with digits that are no position in a list, such as `items.².sku`."""
-    for part in path.split("."):
-        if part.isdigit() and whole_number(part) is None:
-            raise ArgumentsError(
-                f'{name}: "{part[:40]}" is no position in a list; '
-                f"write at most {MAX_DIGITS} digits from 0 to 9"
-            )
-
-
-_NO_VALUE = object()
-
-
-def _at(value: Any, path: str) -> Any:
-    """The value at a path such as `items.0.sku`."""
-    for part in path.split("."):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and (index := whole_number(part)) is not None and index < len(value):
-            value = value[index]
-        else:
-            return _NO_VALUE
-    return value
-
-
 def _same(there: Any, wanted: Any) -> bool:
     """Compare with a typed text: 5 equals "5", and true equals "true"."""
-    if there is _NO_VALUE:
+    if there is NO_VALUE:
         return False
     if there == wanted and type(there) is type(wanted):
         return True
-    return isinstance(wanted, str) and not isinstance(there, dict | list) and _text(there) == wanted
-
-
-def _text(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-    return str(value)
+    return isinstance(wanted, str) and not isinstance(there, dict | list) and scalar_text(there) == wanted

@@ -28,6 +28,7 @@ class AttemptInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw
         duration_ms: How long it took, in milliseconds.
         error: Why it failed; None if it succeeded.
         worker: The worker that ran it.
+        stacktrace: The end of its traceback. The last five of a job are kept.
     """
 
     attempt: int
@@ -35,6 +36,7 @@ class AttemptInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw
     duration_ms: float
     error: str | None
     worker: str
+    stacktrace: str | None = None
 
 
 class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, frozen=True):
@@ -71,8 +73,11 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
         history: Earlier runs that failed, the oldest first.
         schedule: The schedule that created it.
         flow: The flow that it belongs to.
-        suspended: Why a durable job has left its worker: "sleeping", or "waiting" for a signal.
+        suspended: Why a durable job has left its worker: "sleeping", "waiting" for a signal, or
+            "calling" (it waits for a job that it has called).
         waits_for: The signals that a durable job waits for.
+        forked_from: The id of the job whose history it continues.
+        continued: How often a durable job has started over with `continue_as`.
     """
 
     id: str
@@ -107,6 +112,8 @@ class JobInfo(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_onl
     flow: str | None
     suspended: str | None
     waits_for: tuple[str, ...]
+    forked_from: str | None
+    continued: int
 
 
 def attempt_info(attempt: Attempt) -> AttemptInfo:
@@ -117,4 +124,5 @@ def attempt_info(attempt: Attempt) -> AttemptInfo:
         duration_ms=round(attempt.duration_ms, 3),
         error=attempt.error,
         worker=attempt.worker,
+        stacktrace=attempt.stacktrace,
     )

@@ -11,6 +11,8 @@ from qbull.errors import MAX_DELAY_SECONDS
 SECONDS_OF_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)([smhdw]?)", re.ASCII)
 MOMENT_EXAMPLES = "2030-01-31T12:00:00Z, 2030-01-31, yesterday or 2h (two hours ago)"
+COMING_MOMENT_EXAMPLES = "2030-01-31T12:00:00Z, 2030-01-31, tomorrow or 2h (in two hours)"
+DAYS_FROM_TODAY = {"yesterday": -1, "today": 0, "tomorrow": 1}
 
 
 def parse_duration(text: str) -> float:
@@ -28,8 +30,8 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def parse_moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
-    """A past time: with its zone, as a date or a day, or as a duration before now.
+def parse_moment(text: str, now: datetime, zone: tzinfo | None, *, is_coming: bool = False) -> datetime:
+    """A time: with its zone, as a date or a day, or as a duration before now, or after it.
 
     Raises ValueError for anything else.
 
@@ -37,14 +39,16 @@ def parse_moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
         text: the time as it was typed.
         now: the current time, with its zone.
         zone: the zone of dates and days; None for that of this machine.
+        is_coming: whether a duration counts from now on instead of back.
     """
     word = text.strip().lower()
     if word == "now":
         return now
-    if word in ("today", "yesterday"):
-        return _midnight(now.astimezone(zone).date() - timedelta(days=word == "yesterday"), zone)
+    if word in DAYS_FROM_TODAY:
+        return _midnight(now.astimezone(zone).date() + timedelta(days=DAYS_FROM_TODAY[word]), zone)
     if word and word[-1] in SECONDS_OF_UNIT and _DURATION.fullmatch(word):
-        return now - timedelta(seconds=parse_duration(word))
+        span = timedelta(seconds=parse_duration(word))
+        return now + span if is_coming else now - span
     try:
         return _midnight(date.fromisoformat(text.strip()), zone)
     except ValueError:
@@ -52,7 +56,8 @@ def parse_moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f'"{text}" is not a time; write it like {MOMENT_EXAMPLES}') from None
+        examples = COMING_MOMENT_EXAMPLES if is_coming else MOMENT_EXAMPLES
+        raise ValueError(f'"{text}" is not a time; write it like {examples}') from None
     if at.utcoffset() is None:
         raise ValueError(f'"{text}" has no time zone; write it like 2030-01-31T12:00:00Z')
     return at

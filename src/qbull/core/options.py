@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -14,10 +14,20 @@ from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.ids import check_id, check_key
 from qbull.core.record import ABSOLUTE_TIME_FROM_MS, DEFAULT_PRIORITY
 from qbull.core.unique import Unique, UniqueWindow
-from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, QbullError
+from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError, ConfigError, QbullError
 
 OptionKind = Literal[
-    "seconds", "duration", "moment", "end", "priority", "key", "id", "unique", "durability", "transaction"
+    "seconds",
+    "duration",
+    "moment",
+    "end",
+    "priority",
+    "key",
+    "id",
+    "unique",
+    "durability",
+    "transaction",
+    "weight",
 ]
 
 
@@ -32,6 +42,11 @@ def check_expires(expires: float | datetime, refusal: type[QbullError], of: str 
         raise refusal(f"{of}expires={expires!r}: give seconds or a moment")
     elif not 0 < expires <= MAX_DELAY_SECONDS:
         raise refusal(f"{of}expires={expires}: must be more than 0 seconds")
+
+
+def check_job_weight(weight: object) -> None:
+    if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_COUNT:
+        raise ArgumentsError(f"weight={weight!r}: give a whole number from 0 to {MAX_COUNT:,}")
 
 
 class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +81,7 @@ class Options:
     durability: Durability | Literal["outbox"] | None = None
     unique: Unique | None = None
     expires: float | datetime | None = None
+    weight: int | None = None
     trace: str | None = None
     """The trace context that the spans of its runs are linked to (observe/trace.py)."""
     headers: dict[str, str] | None = None
@@ -97,6 +113,8 @@ class Options:
         if self.expires is not None:
             check_expires(self.expires, ArgumentsError)
             self._refuse_early_end()
+        if self.weight is not None:
+            check_job_weight(self.weight)
         self.check_unique(self.unique)
         if self.key is not None:
             check_key(self.key)
@@ -183,6 +201,29 @@ class Options:
         ).decode()
 
 
+class JobOptions(TypedDict, total=False):
+    """The options of a call as keyword arguments, such as those of `app.send`."""
+
+    delay: float | None
+    at: datetime | None
+    priority: int
+    key: str | None
+    id: str | None
+    timeout: float | None
+    expires: float | datetime | None
+    unique: Unique | None
+    transaction: Any
+    durability: Durability | Literal["outbox"] | None
+    weight: int | None
+
+
+class SendOptions(JobOptions, total=False):
+    """The keyword arguments of `app.send`."""
+
+    returns: Any
+    """The type of the result; plain JSON without it."""
+
+
 DEFAULT_OPTIONS = Options()
 """The defaults, shared by calls without options."""
 
@@ -211,7 +252,7 @@ class JobOption:
 
 JOB_OPTIONS = (
     JobOption("delay", "seconds", "Seconds until the job may run."),
-    JobOption("at", "moment", "Time from which the job may run, with a time zone.", "TIME"),
+    JobOption("at", "moment", "Time from which the job may run, such as 2030-01-31T12:00:00Z.", "TIME"),
     JobOption("priority", "priority", "1 runs first, 10 runs last; 5 by default."),
     JobOption("key", "key", "Key that the job is ordered and limited by, instead of the task's own."),
     JobOption(
@@ -233,6 +274,9 @@ JOB_OPTIONS = (
         "PostgreSQL connection; the job is enqueued when its transaction commits.",
     ),
     JobOption("durability", "durability", "How safe the job must be before the call returns."),
+    JobOption(
+        "weight", "weight", "How much of its shared limits the job takes, instead of the task's weight."
+    ),
 )
 """All options of a call, in the order of the reference.
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from qbull.core.record import ExtendedBody
+from qbull.core.record import ExtendedBody, repack, without_crashes
 from qbull.core.retry import Retry
 from qbull.errors import Fail, RetryAfter
 
@@ -54,16 +54,19 @@ class AlreadyDone(BaseException):
 
 
 class Suspended(BaseException):
-    """A durable job sleeps or waits: it leaves the worker until a time of the server's clock, or a signal.
+    """A durable job sleeps or waits: it leaves the worker until a time, a signal or the end of another job.
 
     Args:
-        due_ms: the time, in milliseconds.
+        due_ms: the time in milliseconds, on the server's clock.
         hold_lane: jobs of the same key wait with it.
         waits_for: the signals that it waits for.
-        seen: the number of the newest signal that it knows. If there is a newer one, it stays awake.
+        seen: the number of the newest signal or outcome of a call that it knows, if it waits for any. If
+            there is a newer one, it stays awake.
     """
 
-    def __init__(self, due_ms: int, *, hold_lane: bool, waits_for: Sequence[str] = (), seen: int = 0) -> None:
+    def __init__(
+        self, due_ms: int, *, hold_lane: bool, waits_for: Sequence[str] = (), seen: int | None = None
+    ) -> None:
         super().__init__(f"the job sleeps until {due_ms}")
         self.due_ms = due_ms
         self.hold_lane = hold_lane
@@ -72,13 +75,42 @@ class Suspended(BaseException):
 
     def body(self, body: ExtendedBody) -> ExtendedBody:
         """The body of the suspended job. It has started, so it does not expire any more."""
-        reason, woken_ms = ("waiting", 0) if self.waits_for else ("sleeping", self.due_ms)
+        reason, woken_ms = "sleeping", self.due_ms
+        if self.seen is not None:
+            reason, woken_ms = "waiting" if self.waits_for else "calling", 0
         return replace(body, suspended=reason, woken_ms=woken_ms, waits_for=self.waits_for, expires=None)
 
     @property
     def until(self) -> str:
         """Its end, as lua/settle.lua takes it."""
-        return f"{self.due_ms} {self.seen}" if self.waits_for else str(self.due_ms)
+        return str(self.due_ms) if self.seen is None else f"{self.due_ms} {self.seen}"
+
+
+class ContinuedAs(BaseException):
+    """A durable job starts over in its place: with the same id, these arguments and an empty history.
+
+    Args:
+        payload: the arguments, encoded by the codecs of the app.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__("the job starts over with other arguments")
+        self.payload = payload
+
+    def record(self, record: bytes, body: ExtendedBody) -> bytes:
+        """The record of the new start: its attempts and crashes count from the start again."""
+        anew = replace(
+            body,
+            payload=self.payload,
+            attempt=1,
+            history=[],
+            expires=None,
+            suspended="",
+            woken_ms=0,
+            waits_for=[],
+            continued=body.continued + 1,
+        )
+        return repack(without_crashes(record), anew)
 
 
 class Undeliverable(Exception):

@@ -5,8 +5,9 @@ the state meanwhile (store/lua/alert_raise.lua). So any number of processes may 
 reported once.
 
 A reading is a total that only rises (jobs that failed permanently), or a level that is there or not (a queue
-is stale). A total that rises opens a problem, and so does a level. The problem is over when the total has
-stopped rising, or the level is gone.
+is stale). A total that rises opens a problem, and so does a level. The problem is over when the level is
+gone, or when somebody has dealt with the cases of the total. If nobody can deal with them (a missed run), it
+is forgotten without a message after a quiet time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from qbull.core.rate import Rate
 
 ProblemKind = Literal[
     "away", "unreadable", "unserved", "unread", "unknown", "stale", "blocked", "halted", "paused", "failing",
-    "overdue", "lost", "failed", "repeated", "missed", "retention",
+    "overdue", "lost", "failed", "repeated", "missed", "retention", "limited", "conflicting",
 ]  # fmt: skip
 """All kinds of problems. core/health.py finds most of them in the state of the queues."""
 NoticeStatus = Literal["firing", "still", "resolved"]
@@ -67,26 +68,31 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 class CounterReading(NamedTuple):
     """A total. `value` only rises; if nothing was known before, it counts from `first`.
 
-    `rested`: somebody has dealt with all cases.
+    `left`: the number of cases that nobody has dealt with; None if nobody can.
     """
 
     problem: Problem
     value: int
     first: int
-    rested: bool = False
+    left: int | None = None
 
 
 class GaugeReading(NamedTuple):
-    """A problem, and whether it exists now."""
+    """A problem, and whether it exists now.
+
+    `resolved`: if it does not, whether that is good news. Otherwise nobody is told.
+    """
 
     problem: Problem
     there: bool
+    resolved: bool = True
 
 
 class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A known problem.
 
     `told_ms` is when it was reported last, or 0; `times` is how often; `told` is the count at that time.
+    `left_before` is the number of older cases that nobody had dealt with when it started.
     """
 
     problem: Problem
@@ -97,6 +103,7 @@ class OpenProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 0
     told: int = 0
     over: bool = False
+    left_before: int = 0
 
 
 class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -165,20 +172,25 @@ def _apply_counter(
     # If the total is lower than before, the server has lost its data.
     rise = reading.value - before if before <= reading.value else reading.value
     there = known.get(name)
+    is_told = there is not None and there.told_ms > 0 and there.problem.count <= there.told
+    is_quiet = there is not None and is_told and now_ms - there.rose_ms >= policy.every_ms
     if rise > 0 and there is None and len(known) >= MAX_OPEN_PROBLEMS:
         return
     totals[name] = reading.value
     if rise > 0:
-        count = rise + (there.problem.count if there is not None else 0)
-        told = msgspec.structs.replace(problem, count=count)
-        if there is None:
-            known[name] = OpenProblem(told, now_ms, now_ms, now_ms)
+        if there is None or is_quiet:
+            told = msgspec.structs.replace(problem, count=rise)
+            left_before = max((reading.left or 0) - rise, 0)
+            known[name] = OpenProblem(told, now_ms, now_ms, now_ms, left_before=left_before)
         else:
+            told = msgspec.structs.replace(problem, count=rise + there.problem.count)
             known[name] = msgspec.structs.replace(
                 there, problem=told, seen_ms=now_ms, rose_ms=now_ms, over=False
             )
+    elif there is not None and reading.left is None and is_quiet:
+        del known[name]
     elif there is not None:
-        over = reading.rested or now_ms - there.rose_ms >= policy.every_ms
+        over = reading.left is not None and reading.left <= there.left_before
         known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=there.over or over)
 
 
@@ -192,10 +204,10 @@ def _apply_gauge(known: dict[str, OpenProblem], reading: GaugeReading, now_ms: i
         known[name] = msgspec.structs.replace(
             there, problem=reading.problem, seen_ms=now_ms, rose_ms=now_ms, over=False
         )
-    elif there is not None and there.told_ms:
+    elif there is not None and there.told_ms and reading.resolved:
         known[name] = msgspec.structs.replace(there, seen_ms=now_ms, over=True)
     elif there is not None:
-        del known[name]  # It was over before anybody was told.
+        del known[name]  # It was over before anybody was told, or there is nothing good to tell.
 
 
 def _is_due(one: OpenProblem, now_ms: int, policy: AlertPolicy) -> bool:
@@ -227,7 +239,7 @@ def _status(one: OpenProblem) -> NoticeStatus:
 
 
 _PROBLEM_TEXTS: dict[ProblemKind, tuple[str, str]] = {
-    "failed": ("{n} {jobs} failed permanently", "no more jobs failed permanently; {n} did"),
+    "failed": ("{n} {jobs} failed permanently", "all dealt with; {n} {jobs} had failed permanently"),
     "repeated": ("{n} attempts failed within five minutes", "its attempts no longer fail"),
     "missed": ("{n} {ticks} missed", "no more ticks were missed; {n} were"),
     "lost": ("{n} {workers} lost", "no more workers were lost; {n} were"),

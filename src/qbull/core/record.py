@@ -8,7 +8,8 @@ A record is a short header, which the Lua scripts read, and a body. `RECORD_HEAD
     byte 3      flags, the sum of: 1 if the job holds its lane although it is not in the ready stream;
                 2 if its end, 4 if everything that happens to it is reported to PostgreSQL;
                 8 if other jobs of its flow wait for its end, 16 if it waits for others (core/flow.py);
-                32 if it left its lane to wait and returns to its head, 64 if it never leaves it so
+                32 if it left its lane to wait and returns to its head, 64 if it never leaves it so;
+                128 if its priority counts among the waiting jobs of its lane
     byte 4      crashes: how many times a worker died while it ran
     byte 5-10   when it was enqueued: milliseconds on the server's clock, big-endian. 0 while the job is in
                 the entry that it was enqueued with, because the id of that entry has the time
@@ -16,7 +17,7 @@ A record is a short header, which the Lua scripts read, and a body. `RECORD_HEAD
     byte 12-…   the lane's digest, then the body
 
 The Lua scripts get the same numbers from core/record_layout.py. They read only the payload, the expiry and
-the awaited signals of a body. A finished job keeps its record and has an Ending behind it.
+the suspension of a body. A finished job keeps its record and has an Ending behind it.
 
 During a rolling deploy, workers of two versions read each other's records. Add fields at the end of a body or
 an ending, with defaults: readers skip the values that they do not know, and `repack` keeps them.
@@ -36,11 +37,14 @@ STATES: tuple[State, ...] = get_args(State)
 
 RECORD_VERSION = 1
 DEFAULT_PRIORITY = 5
-MAX_CRASHES = 3
-"""A job is not retried if its worker died this often while it ran."""
-SUSPECT_CRASHES = MAX_CRASHES - 1
-"""After this many crashes a job runs alone, so that it cannot kill other jobs."""
+DEFAULT_MAX_CRASHES = 3
+"""A job is not retried if its worker died this often while it ran, unless its queue has another limit."""
+MAX_RECORDED_CRASHES = 255
 MAX_HISTORY_ATTEMPTS = 20
+MAX_KEPT_TRACEBACKS = 5
+"""Earlier attempts of a job whose traceback is kept, the newest."""
+MAX_KEPT_TRACEBACK_CHARS = 4_000
+"""The end of such a traceback. The record of a job moves with it."""
 ABSOLUTE_TIME_FROM_MS = 1_000_000_000_000
 """Smaller numbers are waits, larger ones are times."""
 REPORT_END_FLAG, REPORT_ALL_FLAG = 2, 4
@@ -52,6 +56,8 @@ RETURNS_TO_LANE_FLAG = 32
 """The job left its lane, which has no order, to wait for its next attempt. It comes first when it returns."""
 KEEPS_LANE_FLAG = 64
 """The job holds its lane until its next attempt, even if the lane has no order: a later job replaces it."""
+RANKED_FLAG = 128
+"""The job has another priority than the usual one, and its lane no order: it waits in a list of its level."""
 
 
 class HeaderField(NamedTuple):
@@ -86,6 +92,20 @@ class Attempt(msgspec.Struct, array_like=True, frozen=True):
     duration_ms: float
     error: str
     worker: str
+    stacktrace: str | None = None
+
+
+def with_attempt(history: list[Attempt], attempt: Attempt) -> list[Attempt]:
+    """The history with one more attempt, bounded in number and in bytes."""
+    trace = attempt.stacktrace
+    if trace is not None and len(trace) > MAX_KEPT_TRACEBACK_CHARS:
+        trace = "…\n" + trace[-MAX_KEPT_TRACEBACK_CHARS:].partition("\n")[2]
+        attempt = msgspec.structs.replace(attempt, stacktrace=trace)
+    kept = [*history, attempt][-MAX_HISTORY_ATTEMPTS:]
+    if len(kept) > MAX_KEPT_TRACEBACKS and kept[-MAX_KEPT_TRACEBACKS - 1].stacktrace is not None:
+        old = kept[-MAX_KEPT_TRACEBACKS - 1]
+        kept[-MAX_KEPT_TRACEBACKS - 1] = msgspec.structs.replace(old, stacktrace=None)
+    return kept
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -127,11 +147,17 @@ class ExtendedBody(Body, array_like=True):
     bound_to: str = ""
     """The unique name that its payload is signed or encrypted for, instead of its id."""
     suspended: str = ""
-    """Why a durable job has left its worker: "sleeping" or "waiting". Only true of a delayed job."""
+    """Why a durable job has left its worker: "sleeping", "waiting" or "calling". Only true if delayed."""
     woken_ms: int = 0
     """The end of the sleep for which it has left its worker the last time, in milliseconds."""
     waits_for: list[str] = []
     """The signals that it waits for. Only true of a delayed job."""
+    forked_from: str = ""
+    """The job whose history it continues."""
+    continued: int = 0
+    """How often a durable job has started over with `continue_as`."""
+    weight: int | None = None
+    """How much of its shared limits the job takes, if the call gives it."""
 
 
 class Ending(msgspec.Struct, array_like=True, frozen=True):
@@ -218,13 +244,14 @@ def _array_header(record: bytes, at: int) -> tuple[int, int]:
 def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: bytes | None = None) -> bytes:
     """A finished job's record for a retry: attempts count from 1 again, and the last run joins the history.
 
-    A job that killed workers gets a single attempt, alone.
+    A job that killed workers keeps their number: it runs alone, and its next crash is its last.
     """
     body = body_of(record)
     attempt = ending.attempt or body.attempt
     began = int(finished_ms - ending.duration_ms)
-    ended = Attempt(attempt, began, ending.duration_ms, ending.error or "no reason was given", ending.worker)
-    body.history = [*body.history, ended][-MAX_HISTORY_ATTEMPTS:]
+    error = ending.error or "no reason was given"
+    ended = Attempt(attempt, began, ending.duration_ms, error, ending.worker, ending.stacktrace)
+    body.history = with_attempt(body.history, ended)
     body.attempt = 1
     body.expires = None
     body.suspended, body.waits_for = "", []
@@ -235,8 +262,7 @@ def record_for_retry(record: bytes, ending: Ending, finished_ms: int, payload: b
         if created_ms_of(record)
         else min(max(ending.created_ms, 0), NEVER_DUE_MS).to_bytes(6, "big")
     )
-    crashes = min(crashes_of(record), SUSPECT_CRASHES)
-    return repack(record[:3] + bytes((crashes,)) + created + record[10:], body)
+    return repack(record[:4] + created + record[10:], body)
 
 
 def record_of_copy(record: bytes, body: Body) -> bytes:
@@ -278,6 +304,11 @@ def priority_of(record: bytes) -> int:
 
 def crashes_of(record: bytes) -> int:
     return record[3] if len(record) > _RECORD_HEADER_BYTES else 0
+
+
+def without_crashes(record: bytes) -> bytes:
+    """The record of a job whose crashes no longer count."""
+    return record[:3] + b"\0" + record[4:]
 
 
 def holds_lane(record: bytes) -> bool:

@@ -41,6 +41,8 @@ class SchedulePlan:
     missed: int = 0
     moving: str | None = None
     """The partition that the schedule is moving to."""
+    runs: str | None = None
+    """Its newest runs (core/schedule_runs.py)."""
 
     @property
     def schedule(self) -> Schedule | None:
@@ -87,7 +89,7 @@ def plan_of(name: str, fields: Mapping[bytes, bytes]) -> SchedulePlan:
             raise ValueError(f'its definition is that of schedule "{definition.name}"; remove it')
     texts = {
         text: fields[text.encode()].decode()
-        for text in ("job", "manual", "moving")
+        for text in ("job", "manual", "moving", "runs")
         if fields.get(text.encode())
     }
     return SchedulePlan(int(fields.get(b"rev", 0)), **schedules, **numbers, **texts)  # type: ignore[arg-type]
@@ -104,7 +106,9 @@ def fields_of(plan: SchedulePlan) -> dict[str, str | bytes | int]:
         name: value for ours, name in _PLAN_FIELDS.items() if (value := getattr(plan, ours)) is not None
     }
     fields |= {
-        name: value for name, value in (("job", plan.job), ("manual", plan.manual)) if value is not None
+        name: value
+        for name, value in (("job", plan.job), ("manual", plan.manual), ("runs", plan.runs))
+        if value is not None
     }
     return fields
 

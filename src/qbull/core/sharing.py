@@ -18,6 +18,7 @@ from qbull.errors import ConfigError, quoted_choices
 SharingMode = Literal["auto", "leased", "static"]
 """How workers share partitions: by an even split that all compute alike, by leases, or by instance number."""
 SHARING_MODES: tuple[SharingMode, ...] = get_args(SharingMode)
+TAKE_OVER_NAMES = "--take-over (QBULL_TAKE_OVER)"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Sharing:
         process: the number of this process in its pod, from 0.
         processes: the number of processes in the pod.
         pod: the pod's name.
+        take_over: seconds after which others read the partitions of an instance that is gone; for "static".
+            None if nobody does.
     """
 
     mode: SharingMode = "auto"
@@ -41,6 +44,7 @@ class Sharing:
     process: int = 0
     processes: int = 1
     pod: str = ""
+    take_over: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.instance < self.instances:
@@ -48,6 +52,11 @@ class Sharing:
                 f"INSTANCE_ID={self.instance} with INSTANCE_COUNT={self.instances}: "
                 f"ids go from 0 to {self.instances - 1}"
             )
+
+    @property
+    def instance_numbers(self) -> tuple[int | None, int | None]:
+        """The number of this pod and the number of pods; None if the sharing does not depend on them."""
+        return (self.instance, self.instances) if self.mode == "static" else (None, None)
 
     def of_process(self, process: int, processes: int, pod: str) -> Sharing:
         """The sharing of one process of a pod: the processes split what the pod may take."""
@@ -58,7 +67,11 @@ class Sharing:
 
 
 def make_sharing(
-    mode: str | None, per_pod: int | None, instance: str | None, instances: int | None
+    mode: str | None,
+    per_pod: int | None,
+    instance: str | None,
+    instances: int | None,
+    take_over: float | None = None,
 ) -> Sharing:
     """Make the sharing that the environment or the command line asks for.
 
@@ -67,8 +80,14 @@ def make_sharing(
         per_pod: the most partitions of a queue that a pod takes.
         instance: the number of this pod; a name such as "worker-3" counts as 3.
         instances: the number of pods.
+        take_over: seconds after which others read the partitions of a pod that is gone.
     """
     chosen = _chosen_mode(mode, instances)
+    if take_over is not None and chosen != "static":
+        raise ConfigError(
+            f'{TAKE_OVER_NAMES} is for sharing "static": '
+            f'with "{chosen}" others read the partitions of a worker that is gone anyway'
+        )
     match chosen:
         case "auto" | "leased":
             if instances is not None:
@@ -83,7 +102,7 @@ def make_sharing(
                 )
             return Sharing(chosen, per_pod)
         case "static":
-            return _static_sharing(per_pod, instance, instances)
+            return replace(_static_sharing(per_pod, instance, instances), take_over=take_over)
         case _:
             assert_never(chosen)
 
@@ -167,6 +186,21 @@ def static_partitions(
     if len(mine) >= processes or not mine:
         return mine[process::processes]
     return [mine[process % len(mine)]]
+
+
+def covered_partitions(
+    partitions: int, instances: int, missing: Iterable[int], readers: Iterable[str]
+) -> dict[str, list[int]]:
+    """The partitions of missing instances, by the reader that covers them meanwhile.
+
+    Each partition goes to one reader, by rendezvous hashing: if a reader joins or leaves, only its own move.
+    """
+    names, gone = sorted(readers), set(missing)
+    shares: dict[str, list[int]] = {name: [] for name in names}
+    for partition in range(partitions):
+        if names and partition % instances in gone:
+            shares[_ranked(partition, names)[0]].append(partition)
+    return shares
 
 
 def unassigned_partitions(partitions: int, shares: Iterable[Iterable[int]]) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import msgspec
 from qbull.core.codec import decode_exactly, encode_result
 from qbull.core.flow import NEVER_DUE_MS
 from qbull.core.task import TaskSpec
+from qbull.core.type_schema import type_schema
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import (
     ArgumentsError,
@@ -32,6 +34,8 @@ MAX_SIGNALS_BYTES = 256 << 10
 MAX_SIGNAL_BYTES = 64 << 10
 """The size of one value as JSON."""
 MAX_SIGNAL_NAME_CHARS = 100
+MAX_SIGNAL_SCHEMA_BYTES = 4096
+"""A larger schema of a signal's type is not recorded."""
 WAITING_DUE_MS = NEVER_DUE_MS + 2
 """The due time of a job that waits for a signal without a timeout."""
 WAIT_PREFIX = "wait_for "
@@ -67,6 +71,13 @@ class SignalWait:
         """The end of the wait in milliseconds, on the server's clock."""
         return WAITING_DUE_MS if self.timeout is None else now_ms + round(self.timeout * 1000)
 
+    def schema(self, hooks: ValueHooks = DEFAULT_HOOKS) -> bytes:
+        """The JSON Schema of its type, for forms; empty if there is none, or if it is large."""
+        try:
+            return _schema(self.type, hooks)
+        except TypeError:  # a type without a hash
+            return _schema.__wrapped__(self.type, hooks)
+
     def too_late(self) -> SignalTimeout:
         """No signal came in time."""
         return SignalTimeout(f'signal "{self.name}": none came within {self.timeout:g} s')
@@ -78,6 +89,13 @@ class SignalWait:
         except PayloadError as error:
             shown = getattr(self.type, "__name__", None) or str(self.type)
             raise SignalMismatch(f'signal "{self.name}": its value does not fit {shown}: {error}') from None
+
+
+@lru_cache(maxsize=256)
+def _schema(kind: Any, hooks: ValueHooks) -> bytes:
+    schema = None if kind is Any else type_schema(kind, hooks)
+    encoded = b"" if schema is None else msgspec.json.encode(schema)
+    return encoded if len(encoded) <= MAX_SIGNAL_SCHEMA_BYTES else b""
 
 
 _encode_signal = msgspec.msgpack.Encoder().encode

@@ -2,7 +2,7 @@
 
 A value has a number, from 1. It also has a key that recognises it if it is sent again: the position of the
 delivery and a count, or for a durable task a digest of the value and how often the task has emitted it. So a
-run that starts anew does not repeat the values of the runs before it.
+run that starts over does not repeat the values of the runs before it.
 """
 
 from __future__ import annotations

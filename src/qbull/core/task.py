@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from qbull.core.codec import ArgumentTemplate, Signature
+from qbull.core.demand import NO_DEMAND, TaskDemand
+from qbull.core.limits import TaskLimit
 from qbull.core.options import DEFAULT_OPTIONS, Options
 from qbull.core.retry import Retry
 from qbull.errors import DeclarationError
@@ -31,6 +33,8 @@ class TaskSpec:
         key: makes the key of a job from its arguments.
         defaults: options for the calls that do not give them.
         durable: whether its jobs record steps.
+        limits: the shared limits that its jobs use.
+        demand: the labels and resources that it asks of a worker.
     """
 
     name: str
@@ -43,6 +47,8 @@ class TaskSpec:
     key: ArgumentTemplate | None = None
     defaults: Options = DEFAULT_OPTIONS
     durable: bool = False
+    limits: tuple[TaskLimit, ...] = ()
+    demand: TaskDemand = NO_DEMAND
 
     def refuse_main_module(self) -> None:
         """Refuse a `cpu=True` task of the running script: its processes import the module by name."""

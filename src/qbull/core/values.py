@@ -18,6 +18,8 @@ from uuid import UUID
 
 import msgspec
 
+from qbull.core.schema_check import MODEL_COMMENT
+
 EncHook = Callable[[Any], Any]
 DecHook = Callable[[Any, Any], Any]
 
@@ -66,8 +68,10 @@ def to_plain(value: Any) -> Any:
         return list(value)
     name = type(value).__qualname__
     instead = _IN_FRAMES.get(name) if _library(type(value)) else None
-    remedy = f"pass value{instead}" if instead else "pass plain data, a dataclass or a model"
-    raise TypeError(f"a {name} has no JSON form; {remedy}, or give the app or the task an enc_hook")
+    remedy = "pass plain data, a dataclass or a model, or give the app or the task an enc_hook"
+    if instead:
+        remedy = f"pass value{instead}, or give the app the hooks of qbull.contrib.arrays"
+    raise TypeError(f"a {name} has no JSON form; {remedy}")
 
 
 def _plain_scalar(value: Any) -> Any:
@@ -160,8 +164,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
     """The JSON Schema of a type that msgspec does not know."""
     describe = getattr(kind, "model_json_schema", None)
     if describe is not None:
-        made: dict[str, Any] = describe()
-        return made
+        return {"$comment": MODEL_COMMENT, **describe()}
     if isinstance(kind, type):
         if kind is range:
             return {"type": "array", "items": {"type": "integer"}}
@@ -171,6 +174,11 @@ def schema_of(kind: Any) -> dict[str, Any]:
         for plain, word in ((int, "integer"), (float, "number"), (_MADE_OF_TEXT, "string")):
             if issubclass(kind, plain):
                 return {"type": word}
+    return title_of(kind)
+
+
+def title_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a type whose form nobody knows."""
     return {"title": getattr(kind, "__name__", str(kind))}
 
 

@@ -10,14 +10,17 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from qbull.core.flow import NEVER_DUE_MS, Dependency
+from qbull.core.limits import LimitStatus
+from qbull.core.parking import NeedKind
 from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime
 from qbull.errors import job_not_found
 
 ReasonCode: TypeAlias = Literal[
-    "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task", "due",
-    "retry", "put-off", "sleeping", "signal", "behind", "halted", "flow", "parked", "rate", "limit", "busy",
-    "line", "next",
+    "finished", "running", "stopping", "blocked", "paused", "held", "no-worker", "unread", "no-task",
+    "no-label", "resource", "due",
+    "retry", "put-off", "sleeping", "signal", "called", "behind", "halted", "flow", "parked", "rate", "limit",
+    "shared-limit", "busy", "line", "next",
 ]  # fmt: skip
 
 MAX_AHEAD_COUNT = 1000
@@ -85,6 +88,16 @@ class BlockedLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitWait:
+    """The shared limit that a job waits for, and its use; None if no worker has declared the limit."""
+
+    limit: str
+    key: str
+    since: datetime
+    status: LimitStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobFacts:
     """The facts about one job and its queue. Times are the server's, in milliseconds."""
 
@@ -97,11 +110,15 @@ class JobFacts:
     due_ms: int = 0
     awaits: tuple[Dependency, ...] = ()
     """The jobs of its flow that it still waits for."""
+    called: tuple[Dependency, ...] = ()
+    """The jobs that it has called and that have not ended."""
     worker: str = ""
     since_ms: int = 0
     stopping: bool = False
     parked: datetime | None = None
-    """Since when it waits for a worker whose code can run it."""
+    """Since when it waits for a worker that can run it."""
+    parked_for: NeedKind = "code"
+    limited: LimitWait | None = None
     before: int = 0
     front: LaneHolder | None = None
     paused: tuple[str, datetime] | None = None
@@ -112,6 +129,9 @@ class JobFacts:
     """The worker that has the job, or that should read its partition, if its event loop is blocked."""
     partition: str = "0"
     tasks: frozenset[str] = frozenset()
+    """The tasks that a live worker can run."""
+    demand: str = ""
+    """The labels and resources that its task asks for."""
     slots: int = 0
     active: int = 0
     rate: Rate | None = None
@@ -186,12 +206,27 @@ def _queue_reasons(facts: JobFacts) -> list[Reason]:
         )
         values = _known(workers=facts.serving, partition=facts.partition)
         reasons.append(Reason("unread", text, values=values))
-    if facts.serving and facts.body.task not in facts.tasks:
+    if facts.serving and facts.demand and facts.body.task not in facts.tasks:
+        text = (
+            f'task "{facts.body.task}" asks for {facts.demand}, and none of {facts.serving} live workers '
+            "of the queue has that"
+        )
+        values = _known(task=facts.body.task, demand=facts.demand, workers=facts.serving)
+        reasons.append(Reason("no-label", text, since=facts.parked, values=values))
+    elif facts.serving and facts.body.task not in facts.tasks:
         known = ", ".join(sorted(facts.tasks)[:10]) or "none"
         lately = f" since {_clock(facts.parked)}" if facts.parked is not None else ""
         text = f'no live worker of the queue knows task "{facts.body.task}"{lately}; they know: {known}'
         values = _known(task=facts.body.task, tasks=known)
         reasons.append(Reason("no-task", text, since=facts.parked, values=values))
+    elif facts.serving and facts.parked is not None and facts.parked_for != "code":
+        in_use = facts.parked_for == "resource"
+        text = (
+            f"it waits for {facts.demand} since {_clock(facts.parked)}"
+            f"{'; the tokens are in use' if in_use else '; a worker that has that takes it'}"
+        )
+        values = _known(task=facts.body.task, demand=facts.demand)
+        reasons.append(Reason("resource", text, since=facts.parked, values=values))
     elif facts.serving and facts.parked is not None:
         text = (
             f"the code of the worker that read it at {_clock(facts.parked)} cannot run it; "
@@ -206,6 +241,8 @@ def _job_reasons(facts: JobFacts) -> list[Reason]:
         return [_delay_reasons(facts)]
     if facts.parked is not None:
         return []
+    if facts.limited is not None:
+        return [_limit_reason(facts.limited)]
     return [_lane_reasons(facts, facts.front)] if facts.front is not None else _ready_reasons(facts)
 
 
@@ -215,6 +252,8 @@ def _delay_reasons(facts: JobFacts) -> Reason:
     until, body = to_datetime(facts.due_ms), facts.body
     if body.waits_for:
         return _signal_reasons(facts)
+    if body.suspended == "calling":
+        return _call_reasons(facts)
     if body.suspended:
         return Reason("sleeping", f"it sleeps until {_clock(until)}", until=until)
     if body.attempt > 1:
@@ -236,6 +275,16 @@ def _signal_reasons(facts: JobFacts) -> Reason:
     until = to_datetime(facts.due_ms)
     text = f"it waits for the signal {names}, until {_clock(until)}"
     return Reason("signal", text, until=until, values=_known(signal=names))
+
+
+def _call_reasons(facts: JobFacts) -> Reason:
+    if not facts.called:
+        return Reason("called", "it waits for a job that it has called, which has just ended")
+    first, others = facts.called[0], len(facts.called) - 1
+    more = f" and {others} more" if others else ""
+    text = f'it has called job {first.id} ({first.task}) of queue "{first.queue}"{more}, and waits for it'
+    values = _known(task=first.task, queue=first.queue, others=others)
+    return Reason("called", text, job=first.id, values=values)
 
 
 def _flow_reasons(awaits: tuple[Dependency, ...]) -> Reason:
@@ -262,6 +311,23 @@ def _lane_reasons(facts: JobFacts, front: LaneHolder) -> Reason:
     text = f"it is number {front.position} behind job {front.id} of {key}, which {doing}"
     values = _known(key=facts.body.key, position=front.position, state=front.state, worker=front.worker)
     return Reason("behind", text, job=front.id, worker=front.worker, values=values)
+
+
+def _limit_reason(waits: LimitWait) -> Reason:
+    """The rule of the limit that keeps it waiting: the day's budget, the slots, or the rate."""
+    key = f' for key "{waits.key}"' if waits.key else ""
+    status, rule = waits.status, "no worker uses it any more"
+    if status is not None and status.daily is not None and status.spent >= status.daily:
+        rule = f"{status.spent:,} of {status.daily:,} for today are spent"
+    elif status is not None and status.concurrency is not None and status.running >= status.concurrency:
+        rule = f"{status.running} of {status.concurrency} slots are in use"
+    elif status is not None and status.rate is not None:
+        rule = f"its rate is {status.rate}"
+    elif status is not None:
+        rule = "it starts in a moment"
+    text = f'it waits for limit "{waits.limit}"{key} since {_clock(waits.since)}: {rule}'
+    values = _known(limit=waits.limit, key=waits.key or None, rule=rule)
+    return Reason("shared-limit", text, since=waits.since, values=values)
 
 
 def _ready_reasons(facts: JobFacts) -> list[Reason]:

@@ -2,8 +2,9 @@
 
     byte 1      0, with which no JSON starts
     byte 2      the codec: z (compressed), S (signed), E (encrypted); s and e, which an earlier build
-                wrote, are signed and encrypted without a binding to the job
-    the rest    its content: JSON, or one more wrapped payload
+                wrote, are signed and encrypted without a binding to the job; O (arguments that are stored
+                elsewhere, as the other codecs have made them)
+    the rest    its content: JSON, or one more wrapped payload; for O the size in eight bytes, and the name
 
 A reader recognises a wrapped payload without any settings, so old and new processes work side by side. A
 reader without the key can still show the name of the codec instead of the bytes.
@@ -18,7 +19,7 @@ from typing import Any
 
 from qbull.errors import PayloadError
 
-COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND = b"z", b"S", b"E"
+COMPRESSED_KIND, SIGNED_KIND, ENCRYPTED_KIND, OFFLOADED_KIND = b"z", b"S", b"E", b"O"
 EARLIER_KINDS = {b"s": SIGNED_KIND, b"e": ENCRYPTED_KIND}
 """Kinds that an earlier build wrote, and those of today."""
 MAX_LAYERS = 3
@@ -36,6 +37,20 @@ def wrap(kind: bytes, content: bytes) -> bytes:
 
 def is_wrapped(encoded: bytes) -> bool:
     return encoded[:1] == _CODEC_MARK
+
+
+def wrap_offloaded(name: str, size: int) -> bytes:
+    """The payload of a job whose arguments are stored elsewhere."""
+    return wrap(OFFLOADED_KIND, size.to_bytes(8, "big") + name.encode())
+
+
+def is_offloaded(encoded: bytes) -> bool:
+    return encoded[:2] == _CODEC_MARK + OFFLOADED_KIND
+
+
+def offloaded_name(content: bytes) -> str:
+    """The name of arguments that are stored elsewhere."""
+    return content[8:].decode("utf-8", "replace")
 
 
 def kind_of(wrapped: bytes) -> bytes:
@@ -86,6 +101,24 @@ def signed_content(signed: bytes) -> bytes:
     return signed[_MAC_BYTES:]
 
 
+def visible_kinds(encoded: bytes) -> set[bytes]:
+    """The codecs of a payload, as far as they show without a key."""
+    kinds: set[bytes] = set()
+    while is_wrapped(encoded) and len(kinds) < MAX_LAYERS:
+        kind, content = EARLIER_KINDS.get(kind_of(encoded), kind_of(encoded)), content_of(encoded)
+        if kind in kinds:
+            break
+        kinds.add(kind)
+        match kind:
+            case b"z":
+                encoded = decompress(content)
+            case b"S":
+                encoded = signed_content(split_key_id(content)[1])
+            case _:
+                break
+    return kinds
+
+
 def displayable(encoded: bytes) -> bytes | dict[str, Any]:
     """The JSON if it can be read without a key; otherwise the name of the codec and of its key."""
     for _ in range(MAX_LAYERS):
@@ -100,6 +133,8 @@ def displayable(encoded: bytes) -> bytes | dict[str, Any]:
                     return {"compressed": str(error)}
             case b"s" | b"S":
                 encoded = signed_content(split_key_id(content)[1])
+            case b"O":
+                return {"stored": offloaded_name(content), "bytes": int.from_bytes(content[:8], "big")}
             case b"e" | b"E":
                 return {"encrypted": f"key {split_key_id(content)[0]}"}
             case _:

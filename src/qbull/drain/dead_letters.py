@@ -37,6 +37,7 @@ async def _send(prepared: PreparedJob, request: Request) -> None:
     layout = await queue._producer.layout(client, durability)
     options = request.carried(request.options)
     placed = queue._producer.place(layout, prepared.task, prepared.arguments, options)
+    [placed] = await queue._producer.offload([placed])
     dead = _failed_job(prepared, placed)
     confirmed = client.store.confirmed(durability) if durability is not None else None
     while True:

@@ -47,7 +47,7 @@ class JobImporter:
 
     async def prepare(self, job: ForeignJob | ForeignSchedule) -> PreparedJob | PreparedSchedule:
         """Check a job or a schedule against its task. Raises CannotMove with the reason."""
-        task = self._names.get(job.task, job.task)
+        task = self.new_name_of(job.task)
         if isinstance(job, ForeignSchedule):
             queue = self._home(job, task).name if self._app.queues else self._to or job.queue
             return await prepare_schedule(self._app, job, f"{queue}/{task}")
@@ -67,6 +67,14 @@ class JobImporter:
             return await self._unchecked(job, task, options)
         except (PayloadError, NotFound) as error:
             raise CannotMove(str(error)) from None
+
+    def new_name_of(self, task: str) -> str:
+        """Return the name of a task here, by --map."""
+        return self._names.get(task, task)
+
+    def home_of(self, task: str, queue: str) -> Queue:
+        """Return the queue for a task of another library. Raises CannotMove with the reason."""
+        return self._home(ForeignSchedule("", queue, task, {}, {}), self.new_name_of(task))
 
     async def taken(self, jobs: Sequence[PreparedJob | PreparedSchedule]) -> set[str]:
         """Return the ids that other jobs or schedules have already."""
@@ -117,6 +125,8 @@ class JobImporter:
 
     def _checked(self, job: ForeignJob, queue: Queue, task: str, options: Options) -> PreparedJob:
         spec = queue.tasks[task]
+        if job.check_task is not None:
+            job.check_task(queue, task)
         if job.has_texts:
             job = replace(job, kwargs=from_texts(spec.signature, job.kwargs))
         call: Call[..., Any] = Call(queue, spec, options)
@@ -140,6 +150,8 @@ class JobImporter:
             raise CannotMove(
                 f'queue "{name}" knows no task "{task}"; name the one that is meant: --map {task}=NAME'
             )
+        if job.check_task is not None:
+            raise CannotMove("it has callbacks or repeats; give --app, so that the drain knows the functions")
         if job.args:
             raise CannotMove(
                 "its arguments have no names; give --app, so that the task's signature can name them"

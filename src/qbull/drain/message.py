@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from qbull.core.schedule_rule import ScheduleOptions
+from qbull.queue import Queue
 
 
 class CannotMove(Exception):
@@ -33,7 +34,8 @@ class ForeignJob:
 
     `stamp` tells it from others with the same id. Two deliveries of one message have the same stamp.
     A job with a `failure` becomes a dead letter. With `has_texts` its arguments are texts, which are
-    converted to the types that the task asks for.
+    converted to the types that the task asks for. `check_task` gets the queue and the name of its new task,
+    and raises CannotMove if that one cannot do what the job asks for.
     """
 
     id: str
@@ -49,6 +51,7 @@ class ForeignJob:
     headers: Mapping[str, str] = field(default_factory=dict)
     failure: ForeignFailure | None = None
     has_texts: bool = False
+    check_task: Callable[[Queue, str], None] | None = None
 
 
 @dataclass(frozen=True)

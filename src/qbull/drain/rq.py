@@ -7,22 +7,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from qbull.compat.rq.retry import RETRY_WAITS_HEADER, waits_of
+from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, waits_of
+from qbull.compat.rq.run import (
+    FAILURE_HEADER,
+    SUCCESS_HEADER,
+    callbacks_of,
+    is_wrapped_function,
+)
 from qbull.drain.message import CannotMove, ForeignJob, SourceMessage
 from qbull.drain.pickles import read, unpacked
 from qbull.drain.source import MessagePage, SourceCollection, SourceServer, Taken
 from qbull.errors import MAX_DELAY_SECONDS
+from qbull.queue import Queue
 
 RQ_QUEUES_KEY = "rq:queues"
 RQ_QUEUE_KEY_PREFIX = "rq:queue:"
-CALLBACK_FIELDS = ("success_callback_name", "failure_callback_name", "stopped_callback_name", "webhooks")
+CALLBACK_HEADERS = {"success_callback_name": SUCCESS_HEADER, "failure_callback_name": FAILURE_HEADER}
 REFUSED_FIELDS = {
     "meta": "it has meta, which nothing here reads",
-    "repeats_left": "it repeats; use a schedule",
+    "stopped_callback_name": "it has a callback for being stopped",
+    "webhooks": "it has webhooks",
     "group_id": "it is part of a group",
 }
 
@@ -80,14 +89,11 @@ class RqSource:
             raise CannotMove("its record is gone from the server")
         if record.dependents:
             raise CannotMove(f"{record.dependents} jobs wait for it (depends_on); let RQ run it")
-        if any(fields.get(name) for name in CALLBACK_FIELDS):
-            raise CannotMove("it has callbacks; let RQ run it")
         for name, why in REFUSED_FIELDS.items():
             if fields.get(name):
                 raise CannotMove(f"{why}; let RQ run it")
         task, args, kwargs = _call(fields["data"])
-        left = int(fields.get("retries_left") or 0)
-        intervals = json.loads(fields.get("retry_intervals") or b"[0]")
+        headers = _headers(fields)
         return ForeignJob(
             id=record.id,
             stamp=" ".join(fields.get(name, b"").decode() for name in ("created_at", "enqueued_at")),
@@ -98,8 +104,38 @@ class RqSource:
             at=datetime.fromtimestamp(record.at, UTC) if record.at else None,
             expires=_end(fields),
             timeout=_timeout(fields),
-            headers={RETRY_WAITS_HEADER: waits_of(left, intervals)} if left > 0 else {},
+            headers=headers,
+            check_task=partial(_check_task, headers) if headers.keys() - {RETRY_WAITS_HEADER} else None,
         )
+
+
+def _headers(fields: Mapping[str, bytes]) -> dict[str, str]:
+    """The retries, repeats and callbacks of a job, as the shim's jobs carry them."""
+    headers = {header: fields[name].decode() for name, header in CALLBACK_HEADERS.items() if fields.get(name)}
+    retries, repeats = (int(fields.get(name) or 0) for name in ("retries_left", "repeats_left"))
+    if retries > 0:
+        intervals = json.loads(fields.get("retry_intervals") or b"[0]")
+        headers[RETRY_WAITS_HEADER] = waits_of(retries, intervals)
+    if repeats > 0:
+        intervals = json.loads(fields.get("repeat_intervals") or b"[0]")
+        # RQ takes the interval with the number of repeats that are left.
+        waits = [intervals[min(left, len(intervals)) - 1] for left in range(repeats, 0, -1)]
+        headers[REPEAT_HEADER] = ",".join(map(str, waits))
+    return headers
+
+
+def _check_task(headers: Mapping[str, str], queue: Queue, task: str) -> None:
+    """Raise CannotMove if workers would not call the callbacks of a job, or would not repeat it."""
+    if not is_wrapped_function(queue.tasks[task].function):
+        raise CannotMove(
+            f'it has callbacks or repeats, and "{task}" is no function of qbull.compat.rq; '
+            "register it with queue.register(…), or let RQ run it"
+        )
+    for name in (headers[header] for header in CALLBACK_HEADERS.values() if header in headers):
+        if name not in callbacks_of(queue.app):
+            raise CannotMove(
+                f'its callback "{name}" is not registered; add queue.register_callbacks(…), or let RQ run it'
+            )
 
 
 def _call(data: bytes) -> tuple[str, Any, Any]:

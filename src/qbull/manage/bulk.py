@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import cancel_reason
-from qbull.core.job_filter import JobFilter
+from qbull.core.job_filter import JobFilter, JobOrigin
 from qbull.core.record import Ending, State, UnreadableRecord, append_ending
 from qbull.store.read.finished import TimeSpan, oldest_first
 from qbull.store.read.finished_since import FINISHED_STATES
@@ -114,7 +114,7 @@ async def _matching_jobs(
     client: Client, partition: Partition, work: BulkOperation
 ) -> AsyncGenerator[tuple[list[StoredJob], int], None]:
     """The matching jobs of a partition in lists of bounded length, each with the number of jobs read."""
-    wanted = work.wanted
+    wanted, queue = work.wanted, partition.settings.name
     if work.state in FINISHED_STATES:
         span = TimeSpan(wanted.after_ms, wanted.before_ms)
         if work.age > 0:
@@ -123,16 +123,26 @@ async def _matching_jobs(
             span = TimeSpan(span.after_ms, oldest if span.before_ms is None else min(oldest, span.before_ms))
         async with aclosing(oldest_first(partition, work.state, span)) as lists:
             async for letters in lists:
-                yield [job for job in letters if wanted.accepts(job.body(), error_of(job))], len(letters)
+                yield [job for job in letters if matches(job, wanted, queue)], len(letters)
         return
     async with aclosing(scan_unfinished(partition, work.state)) as steps:
         async for met in steps:
-            yield [job for job in met.jobs if matches_unfinished(job, wanted)], met.looked
+            yield [job for job in met.jobs if matches_unfinished(job, wanted, queue)], met.looked
 
 
-def matches_unfinished(job: StoredJob, wanted: JobFilter) -> bool:
-    """Whether an unfinished job matches."""
-    return wanted.within(job.created_ms()) and wanted.accepts(job.body(), error_of(job))
+def matches_unfinished(job: StoredJob, wanted: JobFilter, queue: str) -> bool:
+    """Whether an unfinished job of a queue matches."""
+    return wanted.within(job.created_ms()) and matches(job, wanted, queue)
+
+
+def matches(job: StoredJob, wanted: JobFilter, queue: str) -> bool:
+    """Whether a job of a queue matches, apart from its time."""
+    return wanted.accepts(job.body(), error_of(job), JobOrigin(job.id, queue, job.state, worker_of(job)))
+
+
+def worker_of(job: StoredJob) -> str:
+    """The worker that runs the job, or ran it last."""
+    return (job.ending.worker if job.ending is not None else job.worker) or ""
 
 
 def error_of(job: StoredJob) -> str:
@@ -187,6 +197,22 @@ async def promote(client: Client, partition: Partition, jobs: Sequence[StoredJob
         word = await partition.promote_one(new_token(), job.id)
         done += word == "promoted"
     return done
+
+
+def rescheduling(due_ms: int, now_ms: int) -> BulkAction:
+    """Let jobs run at this time. A job that is due then already does not count."""
+    is_coming = due_ms > now_ms
+
+    async def act(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:
+        done = 0
+        for job in jobs:
+            if job.due_ms == due_ms or not (is_coming or job.state == "delayed"):
+                continue
+            words = await partition.reschedule(new_token(), job.id, f"@{due_ms}")
+            done += words.startswith("rescheduled")
+        return done
+
+    return act
 
 
 async def count(client: Client, partition: Partition, jobs: Sequence[StoredJob]) -> int:

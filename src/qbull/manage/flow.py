@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qbull.core.flow import MAX_FLOW_STEPS
@@ -13,6 +14,7 @@ from qbull.errors import ArgumentsError, Conflict, JobCancelled, JobFailed, NotF
 from qbull.job import Job
 from qbull.manage.flow_rerun import plan_rerun
 from qbull.manage.flow_walk import FlowJobState, flow_exits, flow_levels, walk_flow
+from qbull.produce.offload import offload_plan
 from qbull.store.audit import audited, note, of_flow, within_entry
 
 if TYPE_CHECKING:
@@ -92,6 +94,23 @@ class Flow(Generic[R]):
                 return  # They are no longer kept.
             left = unknown  # Not there yet: an outage interrupted the enqueue, or a worker continues it.
 
+    @audited("retry flow", of_flow)
+    async def retry(self) -> int:
+        """Run the failed and cancelled jobs of the flow again. Returns their number.
+
+        A job waits again for those that it depends on. Completed jobs do not run again.
+        """
+        note(queues=sorted({job.queue for job in self.jobs}))
+        retried = 0
+        # The last first: a job must wait again before its dependencies run, or it would miss their end.
+        for job in reversed(self.jobs):
+            with suppress(Conflict, NotFound), within_entry({}):  # One entry tells about the whole flow.
+                if await job.state() in ("failed", "cancelled"):
+                    await job.retry()
+                    retried += 1
+        note(after={"jobs": retried})
+        return retried
+
     async def counts(self) -> dict[FlowJobState, int]:
         """The number of its jobs in each state. Jobs that are no longer kept count as "removed"."""
         found: Counter[FlowJobState] = Counter()
@@ -119,7 +138,7 @@ class Flow(Generic[R]):
         again = await plan_rerun(client, self._app._find_queue, walked, start)
         durability = self._app.durability
         confirmed = client.store.confirmed(durability) if durability is not None else None
-        await client.flows.start(again.plan, confirmed)
+        await client.flows.start(await offload_plan(self._app, again.plan), confirmed)
         note(job=f"{job.queue}/{job.id}", after={"job": again.id})
         return await find_flow(self._app, self._app.job(await self._app._find_queue(job.queue), again.id))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from qbull.codecs.context import payload_context
 from qbull.core.flow import (
     HAS_DEPENDENCIES_FLAG,
     HAS_DEPENDENTS_FLAG,
@@ -42,6 +41,8 @@ class OldJob(NamedTuple):
     queue: Queue
     stored: StoredJob
     body: ExtendedBody
+    payload: bytes
+    """Its arguments, as JSON."""
     mode: DependencyFailureMode
     when: str
     dependencies: list[tuple[str, Dependency]]
@@ -95,7 +96,9 @@ async def _read_job(client: Client, queue_of: QueueFinder, address: JobAddress) 
     if there is None:
         raise job_not_found(*address)
     partition, stored = there
-    return OldJob(queue, stored, stored.body(), *await flow_messages.flow_place(partition, address[1]))
+    place = await flow_messages.flow_place(partition, address[1])
+    payload = await queue._payloads.load(address[1], stored.body())
+    return OldJob(queue, stored, stored.body(), payload, place.mode, place.when, place.dependencies)
 
 
 def _seed(
@@ -106,8 +109,7 @@ def _seed(
     tells = _dependents(job.body, ids)
     body = body_of_copy(job.body)
     codecs = job.queue.app._codecs
-    payload = codecs.open(payload_context(settings.name, address[1], job.body), job.body.payload)
-    body.flow, body.tells, body.payload = flow, tells, payload
+    body.flow, body.tells, body.payload = flow, tells, job.payload
     if codecs.used:
         body.awaits = [one.digests for one in awaits]
         body.payload = job.queue._producer.protect(id, body)

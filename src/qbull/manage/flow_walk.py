@@ -57,6 +57,7 @@ async def walk_flow(client: Client, queue_of: QueueFinder, start: JobAddress, mo
     """All jobs of this job's flow; None if there is no such job. Jobs found together are read together."""
     seen: dict[JobAddress, FlowJob] = {}
     told: dict[JobAddress, tuple[str, Dependency]] = {}
+    outside: dict[JobAddress, FlowJobState] = {}
     flow, tried, next_ = "", {start}, [start]
     while next_ and len(seen) < most:
         addresses = next_[: most - len(seen)]
@@ -65,15 +66,20 @@ async def walk_flow(client: Client, queue_of: QueueFinder, start: JobAddress, mo
         if found[0] is None and not seen:
             return None
         for address, one in zip(addresses, found, strict=True):
-            if one is None or (flow and one.flow != flow):
-                continue  # It is no longer kept, or another job has taken its id.
+            if one is None:
+                continue  # It is no longer kept.
+            if flow and one.flow != flow:
+                # It was there before the flow, or another job has taken its id.
+                outside[address] = one.state
+                continue
             flow, seen[address] = one.flow, one
             new = [other for other in (*one.awaits, *one.tells) if other not in tried]
             tried.update(new)
             next_ += new if flow else []
     for address, (letter, known) in told.items():
         if address not in seen and len(seen) < most:
-            seen[address] = FlowJob(known.task, FLOW_STATE_BY_CODE.get(letter, "removed"), error=known.error)
+            state = FLOW_STATE_BY_CODE.get(letter) or outside.get(address, "removed")
+            seen[address] = FlowJob(known.task, state, error=known.error)
     return FlowWalk(flow, seen, bool(next_))
 
 
@@ -104,7 +110,7 @@ async def _visit_job(
         awaits=[(known.queue, known.id) for _, known in awaited],
         tells=[(link.queue, link.id) for link in body.tells],
         fallbacks={(link.queue, link.id) for link in body.tells if link.is_fallback},
-        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.waits_for,
+        blocked=info.state == "delayed" and (found.due_ms or 0) >= NEVER_DUE_MS and not info.suspended,
         fallback=place is not None and place.mode == "rescue",
         error=info.error,
     )

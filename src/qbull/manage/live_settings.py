@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
+from qbull.config import Keep
+from qbull.core.rate import Rate
+from qbull.core.retry import Retry
 from qbull.errors import MAX_DELAY_SECONDS, ConfigError, ResultTimeout
 from qbull.store.audit import audited, checked_author, default_author, note, of_queue
 from qbull.store.verbs import live_settings
@@ -23,12 +26,25 @@ if TYPE_CHECKING:
     from qbull.queue import Queue
 
 
-class _Unset:
-    def __repr__(self) -> str:
-        return "as it is"
+class LiveSettingValues(TypedDict, total=False):
+    """Settings that can be changed while workers run.
 
+    Args:
+        concurrency: jobs that one worker runs at a time.
+        max_active: jobs that run at a time in all workers; None for no limit.
+        rate: jobs that start in a period, in all workers; None for no limit.
+        retry: the retry policy of all tasks.
+        timeout: seconds that one run of any task may take; None for no limit.
+        keep: how long finished jobs stay.
+    """
 
-UNCHANGED: Any = _Unset()
+    concurrency: int
+    max_active: int | None
+    rate: Rate | None
+    retry: Retry
+    timeout: float | None
+    keep: Keep
+
 
 PAUSE_NOTICE_SECONDS = 1.0
 """Within this time all workers have noticed a pause."""
@@ -73,11 +89,12 @@ async def resume(queue: Queue, by: str | None) -> None:
 
 @audited("change settings", of_queue)
 async def configure(queue: Queue, given: Mapping[str, Any], by: str | None) -> None:
-    """Change live settings of a queue; those with the value UNCHANGED stay as they are."""
-    settings = queue.settings
-    values = {name: value for name, value in given.items() if value is not UNCHANGED}
-    if not values:
-        raise ConfigError(f'queue "{settings.name}": give at least one setting: {_setting_names()}')
+    """Change live settings of a queue."""
+    settings, values = queue.settings, dict(given)
+    unknown = sorted(set(values) - set(LIVE_SETTING_TYPES))
+    if not values or unknown:
+        fault = f"{unknown[0]} is no live setting; give some of" if unknown else "give at least one setting"
+        raise ConfigError(f'queue "{settings.name}": {fault}: {_setting_names()}')
     changed = replace(settings, **values)
     if changed.concurrency > board_slots_for(settings.concurrency):
         raise ConfigError(

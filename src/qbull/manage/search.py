@@ -7,24 +7,27 @@ no longer in the list, so an interrupted caller continues by calling again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 from qbull.core.failures import fingerprint, normal_form
-from qbull.core.job_filter import JobFilter
+from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
+from qbull.core.job_query import parse_query
+from qbull.core.options import Options
 from qbull.core.record import STATES, State, to_datetime
 from qbull.errors import MAX_COUNT, MAX_DELAY_SECONDS, ArgumentsError
 from qbull.manage import bulk
-from qbull.manage.bulk import BulkOperation, error_of, run_bulk
+from qbull.manage.bulk import BulkOperation, BulkStep, error_of, run_bulk
+from qbull.manage.patching import ArgumentPatch
 from qbull.store.audit import audited, of_queue
 from qbull.store.read import unfinished
 from qbull.store.read.finished import FinishedPosition, TimeSpan, merged
 from qbull.store.read.finished_since import FINISHED_STATES
-from qbull.store.read.inspect import StoredJob, counts
+from qbull.store.read.inspect import StoredJob, counts, server_time
 from qbull.store.read.pages import ReadBudget, with_progress
 from qbull.store.verbs.partition import Partition
 
@@ -48,6 +51,14 @@ class Page:
 
     jobs: list[JobInfo]
     next: str | None
+
+
+def filter_of(given: JobFilterArguments) -> JobFilter:
+    """The filter of a call. Times in a query are relative to now; its dates are those of this machine."""
+    query = given.get("query")
+    if isinstance(query, str):
+        query = parse_query(query, datetime.now(UTC), None)
+    return JobFilter(**cast(Any, {**given, "query": query}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +88,15 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """The progress of a redrive: `redriven` dead letters were retried, of `looked_at` that were read."""
+    """The progress of a redrive: `redriven` dead letters were retried, of `looked_at` that were read.
+
+    `refused` stay dead letters because a patch does not fit them; `refusal` says why, for the first one.
+    """
 
     redriven: int
     looked_at: int
+    refused: int = 0
+    refusal: str | None = None
 
 
 async def search(
@@ -115,14 +131,22 @@ async def redrive(
     rate: float | None,
     on_step: Callable[[Redriven], object] | None,
     job_filter: JobFilter,
+    patch: Mapping[str, Any] | None = None,
 ) -> int:
     """Retry dead letters, the oldest first; returns how many."""
     if limit is not None:
         _check_count("limit", limit)
     if rate is not None and not 0 < rate < float("inf"):
         raise ArgumentsError(f"rate={rate!r}: give a number of jobs in a second, more than 0")
-    operation = BulkOperation(bulk.retry, "failed", job_filter, limit=limit, rate=rate)
-    step = None if on_step is None else lambda step: on_step(Redriven(*step))
+    patching = None if patch is None else ArgumentPatch(queue, patch)
+    act = bulk.retry if patching is None else patching.retry
+    operation = BulkOperation(act, "failed", job_filter, limit=limit, rate=rate)
+
+    def step(now: BulkStep) -> None:
+        if on_step is not None:
+            refusals = () if patching is None else (patching.refused, patching.refusal)
+            on_step(Redriven(*now, *refusals))
+
     return await run_bulk(queue.app._client(), await queue._partitions(), operation, step)
 
 
@@ -154,6 +178,27 @@ async def purge(queue: Queue, state: State, limit: int | None, job_filter: JobFi
     if state not in ("waiting", "delayed"):
         raise ArgumentsError(f"state {state!r}: use waiting or delayed")
     return await _run(queue, BulkOperation(bulk.remove, state, job_filter, limit=limit))
+
+
+@audited("reschedule jobs", of_queue)
+async def reschedule(
+    queue: Queue, state: State, when: Mapping[str, Any], limit: int | None, job_filter: JobFilter
+) -> int:
+    """Change when jobs may run that have not started, to `delay` or `at`; returns how many."""
+    if state not in ("waiting", "delayed"):
+        raise ArgumentsError(f"state {state!r}: use waiting or delayed")
+    action = bulk.rescheduling(*await reschedule_times(queue, Options(**when)))
+    return await _run(queue, BulkOperation(action, state, job_filter, limit=limit))
+
+
+async def reschedule_times(queue: Queue, when: Options) -> tuple[int, int]:
+    """The new time of all jobs and the current time, in milliseconds of the server's clock."""
+    if (when.delay is None) == (when.at is None):
+        raise ArgumentsError("reschedule: give delay or at, one of them")
+    now_ms = int(await server_time((await queue._partitions())[0]) * 1000)
+    if when.at is not None:
+        return int(when.at.timestamp() * 1000), now_ms
+    return now_ms + int((when.delay or 0.0) * 1000), now_ms
 
 
 async def _run(queue: Queue, operation: BulkOperation) -> int:
@@ -188,11 +233,11 @@ async def _search_finished(
 ) -> tuple[list[StoredJob], str | None]:
     """The newest first, over all partitions."""
     found: list[StoredJob] = []
-    looked, where = 0, wanted.filter
+    looked, where, queue = 0, wanted.filter, partitions[0].settings.name
     async with aclosing(merged(partitions, wanted.state, _span(where), _position_of(cursor))) as jobs:
         async for place, job in jobs:
             looked += 1
-            if where.accepts(job.body(), error_of(job)):
+            if bulk.matches(job, where, queue):
                 found.append(job)
                 wanted.spend([job])
             if wanted.is_full(found, looked):
@@ -214,7 +259,7 @@ async def _search_unfinished(
     if int(inner) >= 1 << 64:
         raise _wrong_cursor(cursor or "")
     found: list[StoredJob] = []
-    looked, given, state = 0, int(skip), wanted.state
+    looked, given, state, queue = 0, int(skip), wanted.state, partitions[0].settings.name
     there = await counts(partitions[int(at) :])
     for n in range(int(at), len(partitions)):
         if not getattr(there[n - int(at)], state):
@@ -223,7 +268,7 @@ async def _search_unfinished(
         async with aclosing(unfinished.scan_unfinished(partitions[n], state, begin)) as steps:
             async for met in steps:
                 looked += met.looked
-                some = [job for job in met.jobs if bulk.matches_unfinished(job, wanted.filter)]
+                some = [job for job in met.jobs if bulk.matches_unfinished(job, wanted.filter, queue)]
                 old, room = min(given, len(some)), wanted.limit - len(found)
                 given -= old
                 found += some[old : old + room]
@@ -249,7 +294,7 @@ async def _groups(partitions: Sequence[Partition], wanted: JobFilter, most: int)
     async with aclosing(merged(partitions, "failed", _span(wanted))) as jobs:
         async for _, job in jobs:
             looked += 1
-            if wanted.accepts(job.body(), error_of(job)):
+            if bulk.matches(job, wanted, partitions[0].settings.name):
                 name = fingerprint(wanted.shown(job.body(), error_of(job)))
                 by[name] = _with_failure(by.get(name), name, job)
             if looked >= most:

@@ -20,6 +20,7 @@ from qbull.core.codec import decode_result, encode_result
 from qbull.core.ids import partition_in
 from qbull.core.outcome import AlreadyDone
 from qbull.core.record import crashes_of, created_ms_of
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import ConfigError, NotFound, ServerError, TakenOver
 from qbull.postgres import transaction as callers
 from qbull.store.names import RETURNED_LEVEL
@@ -85,10 +86,13 @@ class MarkKey(NamedTuple):
         given = self._asdict() | {"result": None if result is None else result.decode()}
         return msgspec.json.encode(given).decode()
 
-    def refuse(self, found: str | None) -> None:
-        """Raise the reason why the mark could not be set, which ends the run."""
+    def refuse(self, found: str | None, *, is_step: bool = False) -> None:
+        """Raise the reason why the mark could not be set, which ends the run.
+
+        The mark of a recorded step may be of the same run: its commit was done, but its reply was lost.
+        """
         there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=ExistingMark)
-        if there.done and there.fence == self.fence:
+        if there.done and there.fence == self.fence and not is_step:
             raise _used_twice(self)
         if there.done:
             raise AlreadyMarked(there.result)
@@ -122,11 +126,15 @@ def once(pool: Any, *, step: str = "") -> Once:
 
 
 class Once:
-    """The result of `once(pool)`: a context manager of either kind, and a decorator."""
+    """The result of `once(pool)`: a context manager of either kind, and a decorator.
 
-    def __init__(self, pool: Any, step: str) -> None:
+    `is_step`: it is a recorded step of a durable task, `job.transaction(…)`.
+    """
+
+    def __init__(self, pool: Any, step: str, *, is_step: bool = False) -> None:
         self._pool = pool
         self._step = step
+        self._is_step = is_step
         self._entered: Any = None
 
     async def __aenter__(self) -> Any:
@@ -166,9 +174,7 @@ class Once:
                 async with self._open() as connection:
                     result = await function(connection, *args, **kwargs)
                     if result is not None:
-                        await callers.run(
-                            connection, STORE_RESULT_SQL, self._name().packed(encode_result(result))
-                        )
+                        await callers.run(connection, STORE_RESULT_SQL, self._packed_result(result))
                     return result
             except AlreadyMarked as found:
                 return _stored_result(function, found.result)
@@ -179,9 +185,7 @@ class Once:
                 with self._open_sync() as connection:
                     result = function(connection, *args, **kwargs)
                     if result is not None:
-                        callers.run_sync(
-                            connection, STORE_RESULT_SQL, self._name().packed(encode_result(result))
-                        )
+                        callers.run_sync(connection, STORE_RESULT_SQL, self._packed_result(result))
                     return result
             except AlreadyMarked as found:
                 return _stored_result(function, found.result)
@@ -203,13 +207,17 @@ class Once:
             try:
                 async with callers.open_transaction(self._pool) as connection:
                     if await callers.run(connection, INSERT_MARK_SQL, name.packed()) is None:
-                        name.refuse(await callers.run(connection, SELECT_MARK_SQL, name.packed()))
+                        found = await callers.run(connection, SELECT_MARK_SQL, name.packed())
+                        name.refuse(found, is_step=self._is_step)
                     yield connection
             except TakenOver:
                 raise
             except Exception:
+                found = None
                 with suppress(Exception):  # The user's error must be seen, not ours.
-                    await self._fence(name)
+                    found = await self._fence(name)
+                if found is not None and self._is_step:
+                    name.refuse(found, is_step=True)
                 raise
 
     @contextmanager
@@ -221,23 +229,39 @@ class Once:
             try:
                 with callers.open_transaction_sync(self._pool) as connection:
                     if callers.run_sync(connection, INSERT_MARK_SQL, name.packed()) is None:
-                        name.refuse(callers.run_sync(connection, SELECT_MARK_SQL, name.packed()))
+                        found = callers.run_sync(connection, SELECT_MARK_SQL, name.packed())
+                        name.refuse(found, is_step=self._is_step)
                     yield connection
             except TakenOver:
                 raise
             except Exception:
+                found = None
                 with suppress(Exception):
-                    self._fence_sync(name)
+                    found = self._fence_sync(name)
+                if found is not None and self._is_step:
+                    name.refuse(found, is_step=True)
                 raise
 
-    async def _fence(self, name: MarkKey) -> None:
-        """Keep earlier deliveries of the job from setting the mark. Waits for one that is about to."""
-        async with callers.open_transaction(self._pool) as connection:
-            await callers.run(connection, RAISE_FENCE_SQL, name.packed())
+    async def _fence(self, name: MarkKey) -> str | None:
+        """Keep earlier deliveries of the job from setting the mark. Waits for one that is about to.
 
-    def _fence_sync(self, name: MarkKey) -> None:
+        Returns the mark if it is set already.
+        """
+        async with callers.open_transaction(self._pool) as connection:
+            if await callers.run(connection, RAISE_FENCE_SQL, name.packed()) is not None:
+                return None
+            found: str | None = await callers.run(connection, SELECT_MARK_SQL, name.packed())
+            return found
+
+    def _fence_sync(self, name: MarkKey) -> str | None:
         with callers.open_transaction_sync(self._pool) as connection:
-            callers.run_sync(connection, RAISE_FENCE_SQL, name.packed())
+            if callers.run_sync(connection, RAISE_FENCE_SQL, name.packed()) is not None:
+                return None
+            found: str | None = callers.run_sync(connection, SELECT_MARK_SQL, name.packed())
+            return found
+
+    def _packed_result(self, result: Any) -> str:
+        return self._name().packed(encode_result(result, hooks=_hooks()))
 
     def _name(self) -> MarkKey:
         return MarkKey.of(_running_job(), self._step)
@@ -283,7 +307,13 @@ def _stored_result(function: Callable[..., Any], result: str | None) -> Any:
         kind = get_type_hints(function).get("return", Any)
     except NameError:  # A type that is imported only for the type checker.
         kind = Any
-    return decode_result(result.encode(), kind)
+    return decode_result(result.encode(), kind, _hooks())
+
+
+def _hooks() -> ValueHooks:
+    """How the app encodes values that have no JSON form."""
+    job = _running_job()
+    return DEFAULT_HOOKS if job.progress_sink is None else job.progress_sink.hooks_of(job)
 
 
 def _origin(job: RunningJob) -> int:

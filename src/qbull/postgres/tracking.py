@@ -17,6 +17,7 @@ from qbull.core.record import (
     StartReport,
     UnreadableRecord,
     body_of,
+    crashes_of,
     created_ms_of,
     decode_start_report,
     split_ending,
@@ -43,6 +44,7 @@ class TrackedJob(msgspec.Struct, frozen=True):
     """A row of qbull_jobs.
 
     None stands for a value that the report lacks; `task`, `key` and `created_at` are in another report.
+    `attempts` counts started attempts, also those whose worker died.
     """
 
     job_id: str
@@ -78,12 +80,12 @@ def tracked_job(letter: str, job_id: str, value: bytes, at_ms: int) -> TrackedJo
     try:
         if letter == "a":
             return _tracked_start(job_id, decode_start_report(value), at_ms)
-        if letter in "fx":
+        if letter in "cfx":
             record, ending = split_ending(value)
             body = body_of(record)
             line = tracked_ending(letter, job_id, ending, at_ms)
             created = created_ms_of(record) or ending.created_ms or at_ms
-            attempts = line.attempts or body.attempt - 1
+            attempts = (line.attempts or body.attempt - 1) + crashes_of(record)
             return msgspec.structs.replace(
                 line, task=body.task, key=body.key, created_at=_moment(created), attempts=attempts
             )
@@ -118,7 +120,7 @@ def _tracked_start(job_id: str, begun: StartReport, at_ms: int) -> TrackedJob:
         task=body.task,
         key=body.key,
         status="active",
-        attempts=body.attempt,
+        attempts=body.attempt + crashes_of(begun.record),
         error_message=_text(body.history[-1].error) if body.history else None,
         worker=begun.worker,
         created_at=_moment(created_ms_of(begun.record) or begun.delivered_ms),
@@ -136,7 +138,7 @@ def _tracked_waiting(letter: str, job_id: str, record: bytes, at_ms: int) -> Tra
         task=body.task,
         key=body.key,
         status=STATUS_BY_LETTER[letter],
-        attempts=body.attempt - 1,
+        attempts=body.attempt - 1 + crashes_of(record),
         error_message=_text(body.history[-1].error) if body.history else None,
         worker=None,
         created_at=_moment(created_ms_of(record) or at_ms),

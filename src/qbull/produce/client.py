@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
+from qbull.core.durable import StepRecord
 from qbull.core.signals import NewSignal
 from qbull.core.streams import StreamEntry
 from qbull.errors import ConfigError
-from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter
+from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter, PlacedJob
+from qbull.produce.send_fork import send_fork
 from qbull.store.completions import ResultListener
 from qbull.store.read import inspect
 from qbull.store.read.inspect import StoredJob
 from qbull.store.store import Store
+from qbull.store.verbs.descriptions import KnownTask
 from qbull.store.verbs.flows import FlowStore
+from qbull.store.verbs.history import read_published_values, read_records
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.signals import send_signal
 from qbull.store.verbs.streams import read_stream
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 class Client:
     """The store, the router, and the listeners of one event loop."""
 
+    has_server = True
+    """Tasks that run inline have none."""
+
     def __init__(
         self, url: str, prefix: str, stored: ResultStore | None = None, *, write_only: bool = False
     ) -> None:
@@ -37,6 +44,11 @@ class Client:
         self.stored = stored
         self.results = ResultListener(self.store)
         self.flows = FlowStore(self.store)
+        self.known_tasks: dict[tuple[str, str], tuple[KnownTask, float]] = {}
+        """Tasks whose code is elsewhere, by queue and name, and until when they count as known."""
+        self.known_queues: dict[str, tuple[QueueSettings, float]] = {}
+        self.argument_folders: dict[str, str] = {}
+        """The folder of each queue in the store of large arguments."""
         self._outbox: Outbox | None = None
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
@@ -82,6 +94,24 @@ class Client:
     ) -> list[StreamEntry]:
         """The values that a job has emitted after a number; waits for the next one if there is none."""
         return await read_stream(partition, id, after, block_seconds)
+
+    async def read_records(self, partition: Partition, id: str, is_strict: bool = False) -> list[StepRecord]:
+        """The recorded steps of a durable job, in order; `is_strict` as in store/verbs/history.py."""
+        return await read_records(partition, id, is_strict)
+
+    async def add_fork(
+        self,
+        settings: QueueSettings,
+        placed: PlacedJob,
+        history: Mapping[bytes, bytes],
+        durability: Durability | None,
+    ) -> bool:
+        """Add a job with its history. Returns whether it is new."""
+        return await send_fork(self.router, settings, placed, history, durability)
+
+    async def read_published(self, partition: Partition, id: str, name: str | None) -> dict[str, bytes]:
+        """The values that a job has published, or only the one with this name."""
+        return await read_published_values(partition, id, name)
 
     def outbox(self, database: str | None) -> Outbox:
         """The writer of outbox rows for calls without a transaction of their own."""

@@ -17,6 +17,7 @@ import msgspec
 
 from qbull.codecs.context import payload_context
 from qbull.core.durability import Durability
+from qbull.core.fork import ForkRequest
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
 from qbull.core.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
@@ -24,6 +25,7 @@ from qbull.core.record import (
     DEFAULT_PRIORITY,
     KEEPS_LANE_FLAG,
     PLAIN_HEADER,
+    RANKED_FLAG,
     REPORT_ALL_FLAG,
     REPORT_END_FLAG,
     Body,
@@ -39,6 +41,7 @@ from qbull.job import Job
 from qbull.produce import outbox_rows
 from qbull.produce.chain import EnqueueChain, Request
 from qbull.produce.client import Client
+from qbull.produce.offload import ArgumentOffloader
 from qbull.produce.router import PlacedJob
 from qbull.store.verbs.partition import NewJob
 
@@ -59,6 +62,8 @@ class Producer:
         self._codecs = self._app._codecs
         is_plain = not self._settings.reports and not self._codecs.used
         self._is_usual = not self._settings.has_single_lane and is_plain
+        stored = self._app.arguments
+        self._offloader = None if stored is None else ArgumentOffloader(self._app, queue.name, stored)
         self._spread = itertools.count(random.randrange(GENERATION_SPAN_PARTITIONS))  # noqa: S311
 
     def enqueue(self, request: Request) -> Coroutine[Any, Any, list[Job[Any]]]:
@@ -88,12 +93,13 @@ class Producer:
             for request in requests
             for call in request.calls
         ]
-        await client.router.send(self._settings, jobs, durability)
+        await client.router.send(self._settings, await self.offload(jobs), durability)
 
     def enqueue_in_transaction(self, request: Request) -> list[Job[Any]]:
         """Write calls into the outbox with a transaction of synchronous code."""
 
         def send() -> list[Job[Any]]:
+            self._refuse_large_rows(request)
             options = request.carried(request.options)
             return self._expected(request, outbox_rows.write_sync(request, options))
 
@@ -106,6 +112,7 @@ class Producer:
         if request.headers is not None or request.trace is not None:
             options = request.carried(options)
         if options.in_outbox:
+            self._refuse_large_rows(request)
             return self._expected(request, await outbox_rows.write(request, options))
         client = app._clients.get(get_running_loop()) or app._client()
         router, durability = client.router, options.profile or app.durability
@@ -115,14 +122,34 @@ class Producer:
         queue, decode = self._queue, request.decode
         if len(calls) > 1 or calls[0].unique is not None:
             jobs = [self.place(layout, request.task, each, options) for each in calls]
+            jobs = await self.offload(jobs)
             answers = await router.send(settings, jobs, durability)
             return [Job(id, created, queue, decode) for id, created in answers]
         placed = self.place(layout, request.task, calls[0], options)
+        if self._offloader is not None:
+            [placed] = await self.offload([placed])
         try:
             created = await router.send_one(settings, placed, durability)
         except NotConfirmed as error:  # The error names the whole batch, but each caller gets its own job.
             raise error.of(settings.name, placed.job.id) from None
         return [Job(placed.job.id, created, queue, decode)]
+
+    async def offload(self, jobs: list[PlacedJob]) -> list[PlacedJob]:
+        """The same jobs, after their large arguments were written to the app's store, if it has one."""
+        if self._offloader is None or not self._app._client().has_server:
+            return jobs
+        return await self._offloader.jobs(jobs)
+
+    def _refuse_large_rows(self, request: Request) -> None:
+        if self._offloader is not None:
+            for call in request.calls:
+                self._offloader.refuse_large(call.payload, "a row of the outbox")
+
+    async def fork(self, id: str, request: ForkRequest) -> tuple[str, bool]:
+        """Fork a durable job that has ended; returns the id of the new job, and whether it was created."""
+        from qbull.produce.fork import fork_job
+
+        return await fork_job(self._queue, id, request)
 
     async def layout(self, client: Client, durability: Durability | None) -> Layout:
         """The layout of the queue. Registers the queue and its tasks if this app has their code."""
@@ -165,11 +192,14 @@ class Producer:
         number = self._partition(layout, arguments, key_digest, affinity)
         body = Body(task, payload, key, 1, 0, options.timeout)
         protects = self._codecs.used and not is_protected
-        if options.end_ms is not None or window or row or options.trace or options.headers:
+        if (
+            options.end_ms is not None or window or row or options.trace or options.headers
+            or options.weight is not None
+        ):  # fmt: skip
             body = ExtendedBody(
                 task, payload, key, 1, 0, options.timeout,
                 expires=options.end_ms, unique=window.name if window and affinity is None else "", row=row,
-                trace=options.trace or "", headers=options.headers,
+                trace=options.trace or "", headers=options.headers, weight=options.weight,
                 bound_to=window.name if protects and window and window.mode != "first" else "",
             )  # fmt: skip
         new = id if id is not None else new_id(number)
@@ -183,6 +213,8 @@ class Producer:
                 flags |= KEEPS_LANE_FLAG
             else:
                 lane = unique_name_lane(window.name)
+        elif lane and settings.order is None and options.priority != DEFAULT_PRIORITY:
+            flags |= RANKED_FLAG
         if options.durability == "outbox":
             flags |= REPORT_END_FLAG
         record = pack(body, priority=options.priority, lane=lane, reports=flags)
@@ -311,7 +343,7 @@ class Calling(Generic[P, R]):
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:
         spec, options = self.spec, self._options
         try:
-            payload, call = spec.signature.encode(args, kwargs, self._app.payload_limit)
+            payload, call = spec.signature.encode(args, kwargs, self._app._argument_limit)
         except ArgumentsError:
             self._refuse_options(kwargs)
             raise

@@ -76,13 +76,25 @@ def plan_flow(nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, L
                     )
                 )
     seeds = [_flow_job_seed(flow, node) for node in _enqueue_order(nodes, last)]
-    plan = FlowPlan(flow, seeds)
+    return FlowPlan(flow, seeds)
+
+
+def check_plan_size(plan: FlowPlan) -> None:
+    """Refuse a flow whose arguments are too large together."""
     if len(encode(plan)) > FLOW_LIMIT_BYTES:
         raise TooLarge(
             f"a flow's arguments take at most {FLOW_LIMIT_BYTES:,} bytes together; "
             "store the data elsewhere and pass references"
         )
-    return plan
+
+
+def plan_call(node: StepNode, layout: Layout, caller: Dependent) -> FlowPlan:
+    """The job that a durable job calls, as a flow of one job. The name of the flow is that of the call."""
+    step = node.step
+    producer = step.queue._producer
+    node.placed = producer.place(layout, step.task, step.arguments, node.options, is_protected=True)
+    node.links.append(caller)
+    return FlowPlan(caller.call, [_flow_job_seed("", node)])
 
 
 def _enqueue_order(nodes: Sequence[StepNode], last: StepNode) -> list[StepNode]:

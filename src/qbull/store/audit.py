@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 import msgspec
 
 from qbull.core.job_filter import JOB_FILTERS, JobFilter
+from qbull.core.job_query import without_values
 from qbull.errors import ConfigError, QbullError, ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
@@ -40,7 +41,7 @@ AUDIT_WRITE_SECONDS = 5.0
 """Time to write an entry about a call that failed."""
 REDIS_ROLE = "redis"
 """The role of a caller with the rights of a Redis user."""
-_HIDDEN_ARGUMENTS = ("payload", "arguments", "args", "value")
+_HIDDEN_ARGUMENTS = ("payload", "arguments", "args", "value", "patch", "results")
 """Arguments of jobs: the log says that they were given, and not what they are."""
 
 
@@ -243,10 +244,12 @@ def _facts_in(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_facts(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters of a call for the log. Arguments of jobs have their names there, and not their values."""
+    """The filters of a call for the log: arguments of jobs have their names there, and not their values."""
     facts = {name: value for name, value in given.items() if value is not None}
     if "payload" in facts:
         facts["payload"] = sorted(facts["payload"])
+    if "query" in facts:
+        facts["query"] = without_values(str(facts["query"]))
     return facts
 
 

@@ -11,9 +11,13 @@ short names below to `base`, and list the ones they use in their NAMES lines.
                                    it is empty
       delayed             zset     due time in ms → job id; parked jobs are due at a time of their own
       parked              set      what parked jobs need of a worker's code (core/parking.py)
-      parked:<need>       zset     since when they are parked, in ms → job id; deleted when empty
+      limited             set      the shared limits that parked jobs wait for (core/limits.py)
+      parked:<need>       zset     since when they are parked, in ms → job id; deleted when empty. Those that
+                                   wait for a shared limit: priority level and time
       lanes               hash     lane → unsettled jobs admitted to it
-      lane:<digest>       list     ids that wait in the lane; deleted when empty
+      lane:<digest>       list     ids that wait in the lane; deleted when empty. If the lane has no order,
+                                   jobs of a priority other than 5 wait in lane:<digest>:<level>
+      ranked              hash     lane → the levels of which it has such a list
       trains              hash     lane → the entry that delivers several of its jobs, and how many are
                                    settled
       completed, failed, cancelled
@@ -21,19 +25,29 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       kept                hash     number of jobs in these streams; `lanes`: number of jobs that wait in lanes
       bands               set      the priority levels other than 5 and 0 that have been used
       job:<id>            hash     data of a job outside its record: progress, a mark while it runs alone, its
-                                   dependencies in a flow (lua/lib/flow.lua), the recorded steps of a durable
-                                   job (core/durable.py) and the signals that wait for it
-                                   (lua/lib/signals.lua); deleted with the job
+                                   dependencies in a flow and its followers (lua/lib/flow.lua), the recorded
+                                   steps of a durable job (core/durable.py), the jobs that it has called
+                                   (core/calls.py), the signals that wait for it (lua/lib/signals.lua) and
+                                   the values that it has published (core/published.py); deleted with the
+                                   job
       log:<id>            list     the newest log lines of the job; deleted with the job
       stream:<id>         stream   the newest values that the job has emitted (lua/emit.lua); deleted with the
                                    job, and expires some time after the last value
+      stacks              hash     job id → token, for running jobs whose stack somebody wants to see; expires
+                                   after 30 seconds
+      stack:<token>       string   the answer of the worker; expires after 30 seconds
       cancelling          hash     job id → position and ending, for jobs that a worker has and must stop
-      extras              set      the jobs that have any of these four
+      followed            set      the jobs that others have started to wait for after they were enqueued
+                                   (lua/lib/flow.lua)
+      extras              set      the jobs that have any of these five
       schedules           zset     schedule → the next time in ms to check it; inf: never
-      schedule:<name>     hash     definition, next run and last result of a schedule; deleted with the
-                                   schedule
+      schedule:<name>     hash     definition, next run and newest runs of a schedule
+                                   (lua/lib/schedule_runs.lua); deleted with the schedule
       stats               hash     totals
       stats:<minute>      hash     counts of one minute; expires after 25 hours
+      errors              hash     kind of error → number of failures, first and last time, newest job, error
+                                   (lua/lib/errors.lua), up to 200 kinds; expires after 30 days without one
+      errors:<hour>       hash     minute and kind of error → failures, up to 5,000; expires after 25 hours
       unique:<name>       string   the job that has won within a unique window; expires with the window
       expiring            zset     the time in ms by which a job must have started → job id; deleted at that
                                    time
@@ -55,13 +69,16 @@ short names below to `base`, and list the ones they use in their NAMES lines.
                                    on arrival
       arrivals            hash     old partition → the last number that came from it; deleted with that
                                    partition
+      arriving            hash     token and mark, while the jobs of another server are copied to here
+                                   (lua/move_arrive.lua); deleted when all have come
       ahead               set      lanes that have jobs in older partitions; deleted when none has
       held                set      lanes that wait for those here; deleted likewise
       once:<token>        string   the answer to a call, in case it is sent again; expires after a minute
     {<prefix>:<queue>}:
-      settings            hash     declared settings, tasks and schedules of the queue; `layout`, if its
-                                   number of
-                                   partitions has changed (core/layout.py)
+      settings            hash     declared settings, tasks and schedules of the queue; `described:<task>`,
+                                   the descriptions that workers have published (lua/publish.lua);
+                                   `arguments`, the token of its arguments that are stored elsewhere;
+                                   `layout`, if its number of partitions has changed (core/layout.py)
       versions            hash     version of the declared schedules → first and last seen; expires after two
                                    hours
       live                hash     live setting → its value, author and time; stays until reset
@@ -70,12 +87,18 @@ short names below to `base`, and list the ones they use in their NAMES lines.
                                    minutes
       hold                string   the reason why no job of the queue starts; expires when jobs may start
                                    again
+      moving              hash     token and address, while the queue moves to another server; stays there
       mark                string   as in a partition, for the settings
       places              hash     worker → slots of max_active in use, and since when it waits; deleted with
                                    the worker
       starts              string   the starts in the last window of the rate; expires with the window
+      acknowledged        hash     kind of error → when it was acknowledged, how often it failed then, by whom
+                                   and a note; the last 200; expires after 30 days
       figures             hash     histograms of wait and run times (core/histograms.py), over all workers,
                                    permanent
+      latency:minutes:<hour>, latency:hours:<day>
+                          hash     the same by minute and by hour, without sums; expire after 26 hours and
+                                   after 32 days
       once:<token>        string   proof that these were added; expires after a minute
     {<prefix>}:
       mark                string   as in a partition, for the list of queues
@@ -104,13 +127,27 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       operation:<id>      string   a bulk operation and its progress; expires after a week
       operation:<id>:stop string   a request to stop it; expires after a minute
       operations          zset     start time in ms → operation id, the last 200; expires after a week
+      limits              set      the names of all shared limits
+    {<prefix>:~<limit>}:  a limit that several queues share
+      settings            hash     its declared values, as JSON; permanent
+      live, changes       as of a queue
+      log:<key>           string   the starts of the last window with their weights; expires with the window
+      spent:<day>         zset     the weight that started on that day → key, if the limit has a daily
+                                   budget; expires after two days
+      totals              hash     weight ever granted and ever given back, the present day and its weight
+      active              hash     key → slots in use over all workers
+      holders             hash     worker → its slots by key; deleted with the worker
+      line:<key>          hash     worker → since when it waits, for which weight; expires after seconds
+      once:<token>        string   the answer to a call, in case it is sent again; expires after a minute
     <prefix>:bell         channel  "<base>\\n" and one word: "due" (a job is due earlier than expected),
                                    "tick" (a schedule is), "bands" (a new priority level is in use),
-                                   "cancel" (a worker must stop a job), "flow" (`outgoing` has messages),
+                                   "cancel" (a worker must stop a job), "stack" (show where a job is),
+                                   "flow" (`outgoing` has messages),
                                    "task <name>" (a job of it is parked),
                                    "move" (jobs can move to another partition, or lanes can be freed);
                                    with the base of a queue "settings" or "layout" (they have changed), or
-                                   "room" (a slot is free for the worker that it names)
+                                   "room" (a slot is free for the worker that it names); with the base of a
+                                   shared limit "room" (it has room again) or "settings"
     <prefix>:done         channel  "<base>\\n" and the ids of finished jobs, if somebody waits for one
 """
 
@@ -125,6 +162,7 @@ RETURNED_LEVEL = "0"
 DEFAULT_LEVEL = "5"
 CONSUMER_GROUP = "workers"
 CONFIRM_MARK = "mark"
+SHARED_LIMIT_MARK = "~"
 CONFIRM_MARK_SECONDS = 60
 
 
@@ -139,6 +177,14 @@ class Names:
     def queue(self, queue: str) -> str:
         """The start of every name of a queue as a whole."""
         return f"{{{self.prefix}:{queue}}}:"
+
+    def limit(self, limit: str) -> str:
+        """The start of every name of a shared limit. No queue has a name with a tilde."""
+        return f"{{{self.prefix}:{SHARED_LIMIT_MARK}{limit}}}:"
+
+    @property
+    def limits(self) -> str:
+        return self.app + "limits"
 
     def settings(self, queue: str) -> str:
         return self.queue(queue) + "settings"
@@ -211,9 +257,21 @@ def ready_stream(base: str, level: str) -> str:
 
 
 KEY_TYPES = {
-    "hash": ("index", "lanes", "trains", "kept", "cancelling", "stats", "lease", "arrivals"),
+    "hash": (
+        "index",
+        "lanes",
+        "trains",
+        "kept",
+        "cancelling",
+        "stats",
+        "errors",
+        "lease",
+        "arrivals",
+        "ranked",
+        "arriving",
+    ),
     "zset": ("delayed", "schedules", "expiring", "leaving"),
-    "set": ("bands", "extras", "ahead", "held", "parked"),
+    "set": ("bands", "extras", "followed", "ahead", "held", "parked", "limited"),
     "stream": (
         "completed",
         "failed",

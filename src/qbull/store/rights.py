@@ -13,35 +13,13 @@ from dataclasses import dataclass
 
 from qbull.core.durability import Durability, profile_of
 from qbull.errors import ConfigError
+from qbull.store.acl_role import AclRole
 from qbull.store.connection.address import Topology
 from qbull.store.names import CONFIRM_MARK, Names
 from qbull.store.script_commands import commands_of
 
 PASSWORD_PLACEHOLDER = "PASSWORD"  # noqa: S105
 """Stands in the line for the password to choose."""
-
-
-@dataclass(frozen=True)
-class AclRole:
-    """The scripts (`verbs`), commands and names of a role. `names` are the last parts of app-wide names.
-
-    A script for the whole app gets the prefix of its names as its key: a name without a last part. A user who
-    could write the names of tokens and sessions could become an admin of the API, so only that role has all
-    names.
-    """
-
-    verbs: tuple[str, ...]
-    commands: tuple[str, ...]
-    names: tuple[str, ...]
-    channels: tuple[str, ...] = ()
-
-    def __or__(self, other: AclRole) -> AclRole:
-        return AclRole(
-            (*self.verbs, *other.verbs),
-            (*self.commands, *other.commands),
-            (*self.names, *other.names),
-            (*self.channels, *other.channels),
-        )
 
 
 _SWITCH_VERBS = ("move_close", "move_layout")
@@ -60,7 +38,7 @@ _MOVE_VERBS = (
         "set_flag",
     ),
 )
-_REGISTER_VERBS = ("register", "queue_register")
+_REGISTER_VERBS = ("register", "queue_register", "argument_token")
 _HANDSHAKE_COMMANDS = ("client|setname", "client|setinfo", "info", "eval", "evalsha")
 _PRODUCER_ROLE = AclRole(
     verbs=(
@@ -70,6 +48,7 @@ _PRODUCER_ROLE = AclRole(
         "unique",
         "flow_start",
         "flow_continue",
+        "flow_follow",
         "find",
         "finished_since",
         "signal",
@@ -77,7 +56,7 @@ _PRODUCER_ROLE = AclRole(
         *_REGISTER_VERBS,
         *_SWITCH_VERBS,
     ),
-    commands=("hexists", "hmget", "subscribe", "ping", "xdel", "xread"),
+    commands=("hexists", "hkeys", "hmget", "subscribe", "ping", "xdel", "xread"),
     names=("queues",),
     channels=("bell", "done"),
 )
@@ -102,7 +81,7 @@ _COUNTED_NAMES = (
         "stats",
         "stats:*",
     ),
-    *("trains",),
+    *("ranked", "trains"),
 )
 """The names of a partition that a write-only producer reads and writes: counts, ids, times, but no record."""
 _RECORD_NAMES = ("index", "lane:*", "ready:*", "reports")
@@ -115,7 +94,7 @@ _WORKER_ROLE = AclRole(
             "holds",
             "suspect_start",
             "take_over",
-            "progress_write",
+            *("progress_write", "stack_answer"),
             "history_write",
             "emit",
             "signals_read",
@@ -141,6 +120,8 @@ _WORKER_ROLE = AclRole(
         ),
         *(
             *_REGISTER_VERBS,
+            "publish",
+            "states",
             "declare",
             "schedule_write",
             "schedule_read",
@@ -150,16 +131,18 @@ _WORKER_ROLE = AclRole(
             "queue_hold",
             "limit_free_slots",
         ),
-        *("flow_start", "flow_continue", "flow_deliver", "flow_outbox", "find", *_MOVE_VERBS),
+        *("shared_limit_acquire", "shared_limit_free", "shared_limit_declare", "limited_heads"),
+        *("flow_start", "flow_continue", "flow_follow", "flow_deliver", "flow_outbox", "call_answer"),
+        *("cancel", "find", *_MOVE_VERBS),
         *("failure_counts", "alert_watch", "alert_raise", "minutes", "newest_finished"),
-        *("health_report", "lost_workers"),
+        *("health_report", "lost_workers", "schedule_ended", "shared_limit_usage", "limited_report"),
     ),
     commands=(
         *("get", "hdel", "hget", "hgetall", "hkeys", "hlen", "hmget", "hscan", "smembers", "sscan"),
         *("subscribe", "ping", "zrange"),
         *("xdel", "xrange", "xread", "xreadgroup", "xrevrange", "xinfo|consumers"),
     ),
-    names=("", "queues", "workers", "roster", "losses", "lost", "truce", "schedules"),
+    names=("", "queues", "workers", "roster", "losses", "lost", "truce", "schedules", "limits"),
     channels=("bell", "done"),
 )
 _RELAY_ROLE = AclRole(
@@ -184,12 +167,13 @@ _READER_ROLE = AclRole(
         "minutes",
         "parked_report",
         "drain_status",
+        *("shared_limit_usage", "limited_report"),
     ),
     commands=(
         *("hexists", "hget", "hkeys", "hmget", "hscan", "lrange", "smembers", "zrange", "zscore"),
         *("xinfo|groups", "xpending", "xrange", "xrevrange"),
     ),
-    names=("", "queues", "workers", "roster", "lost", "truce", "schedules"),
+    names=("", "queues", "workers", "roster", "lost", "truce", "schedules", "limits"),
 )
 _ADMIN_ROLE = (
     _PRODUCER_ROLE
@@ -197,7 +181,7 @@ _ADMIN_ROLE = (
     | AclRole(
         verbs=(
             *("cancel", "retry", "promote_one", "reschedule", "update", "remove", "clean", "configure"),
-            "audit_log",
+            *("audit_log", "acknowledge", "stack_ask", "fork"),
             *(
                 "integrity",
                 "integrity_counts",
@@ -237,6 +221,15 @@ _API_ROLE = _ADMIN_ROLE | AclRole(
     commands=("get", "hgetall", "hlen", "hvals", "mget", "unlink", "zrem"),
     names=("*",),
 )
+_MOVER_ROLE = _ADMIN_ROLE | AclRole(
+    verbs=("move_leave", "move_arrive", "move_away", "move_open"),
+    commands=(
+        *("watch", "unwatch", "multi", "exec", "scan", "type", "pttl", "pexpire", "unlink", "exists", "get"),
+        *("set", "hset", "hsetnx", "hkeys", "sadd", "zadd", "rpush", "xadd", "xlen", "xsetid"),
+        *("xinfo|stream", "xgroup|create"),
+    ),
+    names=(),
+)
 ACL_ROLES = {
     "producer": _PRODUCER_ROLE,
     "worker": _WORKER_ROLE,
@@ -244,6 +237,7 @@ ACL_ROLES = {
     "reader": _READER_ROLE,
     "admin": _ADMIN_ROLE,
     "api": _API_ROLE,
+    "mover": _MOVER_ROLE,
 }
 
 _CLUSTER_COMMANDS = ("cluster|slots", "asking")
@@ -343,6 +337,8 @@ def _key_patterns(role: AclRole, scope: AclScope) -> list[str]:
         return [*found, f"{{{scope.prefix}:*"]
     for queue in scope.queues:
         found += [names.queue(queue) + "*", names.queue(queue).replace("}:", ":*")]
+    if "limits" in wanted:
+        found.append(names.limit("*") + "*")
     return found
 
 

@@ -23,6 +23,7 @@ from qbull.store.connection import server
 from qbull.store.connection.server import ErrorReply, Server, open_server
 from qbull.store.delivery import Delivery, load_trains
 from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
+from qbull.store.retention import QueueRetention
 from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, pack_worker, unpack_worker
@@ -52,6 +53,7 @@ class Store(Retriable):
         self._retrier = Retrier(self)
         self.retrier = self._retrier
         self._confirmed: dict[Durability, ConfirmedServer] = {}
+        self._retentions: dict[str, QueueRetention] = {}
 
     async def open(self) -> None:
         """Reach the server for the first time, and refuse one that would not keep jobs. Not retried."""
@@ -72,9 +74,14 @@ class Store(Retriable):
         return self._confirmed[durability]
 
     def partition(self, settings: QueueSettings, number: int) -> Partition:
-        return Partition(
-            self.server, self.names.partition(settings.name, number), number, settings, self.retrier
-        )
+        base = self.names.partition(settings.name, number)
+        return Partition(self.server, base, number, settings, self.retention(settings.name), self.retrier)
+
+    def retention(self, queue: str) -> QueueRetention:
+        """How long finished jobs of a queue stay."""
+        if queue not in self._retentions:
+            self._retentions[queue] = QueueRetention(self.server, self.names.queue(queue) + "live")
+        return self._retentions[queue]
 
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
         """All partitions that may have jobs of this queue, the oldest first."""
@@ -258,22 +265,32 @@ class Store(Retriable):
         return ReadyStream(ready_stream(partition.base, level), partition, level, level.encode())
 
     async def unpark(
-        self, partition: Partition, worker: str, needs: Sequence[str], count: int, min_age: float = 0.0
+        self,
+        partition: Partition,
+        worker: str,
+        need: str,
+        count: int,
+        *,
+        min_age: float = 0.0,
+        ids: Sequence[bytes] = (),
     ) -> list[Delivery]:
-        """Take up to `count` parked jobs with these needs. If the reply is lost, `unparked` finds them.
+        """Take up to `count` parked jobs with this need. If the reply is lost, `unparked` finds them.
 
         A job whose lane has no room waits at the head of its lane instead.
 
         Args:
             partition: The partition.
             worker: The worker that takes them.
-            needs: The needs.
+            need: The need.
             count: The maximum number of jobs.
             min_age: Seconds for which a job must have been parked.
+            ids: If given, only these jobs.
         """
         asked, level = time.monotonic(), UNPARKED_LEVEL
         limit, age_ms = partition.settings.lane_limit, int(min_age * 1000)
-        reply = await self.server.script("unpark", partition.base, limit, worker, count, age_ms, *needs)
+        reply = await self.server.script(
+            "unpark", partition.base, limit, worker, count, age_ms, len(ids), *ids, need
+        )
         return [
             Delivery(partition, level, entry, fields, level.encode() + entry, asked)
             for entry, fields in zip(reply[::2], reply[1::2], strict=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from qbull.app import App
 from qbull.codecs.context import result_context
-from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
-from qbull.core.record import body_of
+from qbull.core.outcome import AlreadyDone, ContinuedAs, Suspended, Undeliverable
+from qbull.core.record import Ending, body_of
 from qbull.core.schedule import Schedule
 from qbull.core.task import TaskSpec
 from qbull.errors import PayloadError, QbullError, RetryAfter
@@ -30,7 +30,7 @@ from qbull.store.verbs.tick import scheduled_run
 from qbull.testing.enqueued import EnqueueRecorder
 from qbull.testing.inline_client import InlineClient
 from qbull.testing.inline_steps import InlineSteps, end_durable_run
-from qbull.testing.memory_job import InlineJob, InlineProgress
+from qbull.testing.memory_job import NO_HISTORY, InlineJob, InlineProgress
 from qbull.testing.stand_in import StandIn, close_elsewhere
 from qbull.worker.chunk import ChunkCaller
 from qbull.worker.current import CurrentJob, RunningJob, current_job, running
@@ -107,13 +107,15 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
 
     # For the client.
 
-    async def _take(self, queue: str, placed: PlacedJob) -> bool:
-        """Add a job. Returns whether it is new."""
+    async def _take(self, queue: str, placed: PlacedJob, history: Mapping[bytes, bytes] = NO_HISTORY) -> bool:
+        """Add a job, with the history of a fork. Returns whether it is new."""
         id = placed.job.id
         created = (queue, id) not in self.kept
         self._note(queue, placed, id, created)
         if created:
-            await self._launch(self._keep(queue, placed.job))
+            kept = self._keep(queue, placed.job)
+            kept.continue_history(history)
+            await self._launch(kept)
         return created
 
     def _keep(self, queue: str, job: NewJob) -> InlineJob:
@@ -142,15 +144,23 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
     # Running.
 
     async def _run(self, kept: InlineJob) -> None:
-        """One attempt, in this event loop; a plain function in a thread."""
+        """One attempt, in this event loop; a plain function in a thread. Then the jobs that it has called."""
         if not self.app.lifespan:
+            await self._attempts(kept)
+        else:
+            await self.app.lifespan.start(cpu=True)
+            try:
+                await self._attempts(kept)
+            finally:
+                await self.app.lifespan.stop()
+        for following in self._following(kept):
+            await self._run(following)
+
+    async def _attempts(self, kept: InlineJob) -> None:
+        """One attempt, and another one each time that the job starts over."""
+        await self._attempt(kept)
+        while self._at_once and kept.is_anew:
             await self._attempt(kept)
-            return
-        await self.app.lifespan.start(cpu=True)
-        try:
-            await self._attempt(kept)
-        finally:
-            await self.app.lifespan.stop()
 
     async def _attempt(self, kept: InlineJob) -> None:
         result, error = b"null", None
@@ -162,12 +172,12 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
                 if task.kind != "async":
                     call = partial(asyncio.to_thread, partial(hooks.call, job, function))
                 result = self._encoded(task, await hooks.run(job, call, None))
-        except (AlreadyDone, Suspended):
+        except (AlreadyDone, Suspended, ContinuedAs):
             pass
         except Exception as raised:
             error = raised
         if kept.durable is not None:
-            if kept.sleeps():
+            if kept.sleeps() or kept.starts_anew():
                 return
             error = await end_durable_run(kept.durable, error)
         self._settle(kept, result, error)
@@ -183,6 +193,36 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             return
         with self.app.lifespan.running_sync():
             self._attempt_sync(kept)
+            while self._at_once and kept.is_anew:
+                self._attempt_sync(kept)
+        for following in self._following(kept):
+            self._run_sync(following)
+
+    def _following(self, kept: InlineJob) -> Iterator[InlineJob]:
+        """The jobs that it has called and, when one of them has ended, the job itself."""
+        while self._at_once:
+            called = [self.kept[one] for one in kept.called if one in self.kept]
+            waiting = [one for one in called if one.state == "waiting"]
+            if waiting:
+                yield waiting[0]
+            elif kept.is_answered:
+                yield kept
+            else:
+                return
+
+    def _cancel(self, kept: InlineJob, ending: Ending) -> None:
+        """Cancel a job that does not run, and the jobs that it has called."""
+        kept.finish("cancelled", ending, self.now_ms)
+        self._tell_callers(kept)
+        for one in kept.called:
+            called = self.kept.get(one)
+            if called is not None and called.state in ("waiting", "delayed"):
+                self._cancel(called, Ending(0, 0.0, "", error="the job that called it was cancelled"))
+
+    def _call(self, queue: str, job: NewJob) -> None:
+        """Add a job that another one calls."""
+        self._note(queue, PlacedJob(0, job), job.id, True)
+        self._keep(queue, job)
 
     def _attempt_sync(self, kept: InlineJob) -> None:
         result, error = b"null", None
@@ -191,12 +231,12 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
             with self._current(kept, task) as job:
                 call = partial(self.app.middleware.call, job, function)
                 result = self._encoded(task, self.app.middleware.run_sync(job, call, None, _in_a_loop))
-        except (AlreadyDone, Suspended):
+        except (AlreadyDone, Suspended, ContinuedAs):
             pass
         except Exception as raised:
             error = raised
         if kept.durable is not None:
-            if kept.sleeps():
+            if kept.sleeps() or kept.starts_anew():
                 return
             error = _in_a_loop(end_durable_run(kept.durable, error))
         self._settle(kept, result, error)
@@ -206,12 +246,12 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
 
     def _ready(self, kept: InlineJob) -> tuple[TaskSpec, Callable[[], Any]]:
         """Its task, and the call of its function."""
-        kept.state = "active"
+        kept.state, kept.is_answered = "active", False
         body, task = body_of(kept.record), self._task(kept)
         if task is None:
             raise Undeliverable(f'no task "{body.task}" is declared in queue "{kept.queue}"')
         try:
-            opened = self.app.queues[kept.queue]._open_payload(kept.id, body)
+            opened = self.app.queues[kept.queue]._payloads.open(kept.id, body)
             args, kwargs = task.signature.decode(opened)
         except PayloadError as error:
             raise Undeliverable(str(error)) from None
@@ -227,7 +267,9 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         job = RunningJob(kept.queue, place, kept.id.encode(), kept.record, body_of(kept.record))
         job.progress_sink = InlineProgress(kept, self.now_ms, self.app._codecs, task.signature.hooks)
         if task.durable:
-            job.durable = kept.durable = InlineSteps(self.app, kept, self.now_ms, _in_a_loop).run(job)
+            job.durable = kept.durable = InlineSteps(self.app, kept, self.now_ms, _in_a_loop, self._call).run(
+                job
+            )
         token = running.set(job)
         try:
             yield current_job()
@@ -248,8 +290,16 @@ class Inline(EnqueueRecorder, AbstractContextManager["Inline"]):
         if task is not None:
             result = self.app._codecs.protect(result_context(kept.queue, kept.id, task.name), result)
         self.app.middleware.tell(kept.settle(result, error, retry, self.now_ms))
-        if error is not None and self._propagate and not isinstance(error, RetryAfter):
+        called_by = self._tell_callers(kept)
+        if error is not None and self._propagate and not called_by and not isinstance(error, RetryAfter):
             raise error
+
+    def _tell_callers(self, kept: InlineJob) -> bool:
+        """Tell the jobs that have called it how it has ended. Returns whether there are any."""
+        for caller, outcome in kept.outcome():
+            if (caller.queue, caller.id) in self.kept:
+                self.kept[caller.queue, caller.id].answer(caller.call, outcome)
+        return any(caller.call for caller in body_of(kept.record).tells)
 
     def _waiting(self) -> Iterator[InlineJob]:
         while waiting := [kept for kept in self.kept.values() if kept.state == "waiting"]:

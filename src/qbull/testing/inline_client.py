@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, assert_never
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
+from qbull.core.durable import StepRecord, decode_record
 from qbull.core.layout import Layout
 from qbull.core.record import body_of, repack, split_ending
 from qbull.core.signals import NewSignal
@@ -31,6 +32,8 @@ A = TypeVar("A")
 
 class InlineClient(Client):
     """One client for all event loops: nothing in it belongs to a loop."""
+
+    has_server = False
 
     def __init__(self, inline: Inline) -> None:
         self._inline = inline
@@ -69,6 +72,24 @@ class InlineClient(Client):
     ) -> list[StreamEntry]:
         kept = self._inline.kept.get((partition._queue, id))  # type: ignore[attr-defined]
         return kept.stream[after:] if kept is not None else []
+
+    async def read_records(self, partition: Partition, id: str, is_strict: bool = False) -> list[StepRecord]:
+        kept = self._inline.kept[partition._queue, id]  # type: ignore[attr-defined]
+        return [decode_record(kept.steps[number]) for number in sorted(kept.steps)]
+
+    async def read_published(self, partition: Partition, id: str, name: str | None) -> dict[str, bytes]:
+        kept = self._inline.kept.get((partition._queue, id))  # type: ignore[attr-defined]
+        found = kept.published if kept is not None else {}
+        return {one: content for one, content in found.items() if name in (None, one)}
+
+    async def add_fork(
+        self,
+        settings: QueueSettings,
+        placed: PlacedJob,
+        history: Mapping[bytes, bytes],
+        durability: Durability | None,
+    ) -> bool:
+        return await self._inline._take(settings.name, placed, history)
 
     async def close(self) -> None:
         """Only a connection to an outbox may be open."""
@@ -152,7 +173,7 @@ class _InlineJobs:
         words: list[str] = []
         for kept in map(self._kept, ids):
             if kept.state in ("waiting", "delayed"):
-                kept.finish("cancelled", split_ending(ending)[1], self._inline.now_ms)
+                self._inline._cancel(kept, split_ending(ending)[1])
             words.append(kept.state)
         return words
 

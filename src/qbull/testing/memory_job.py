@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Literal
 
 from qbull.codecs.chain import CodecChain
-from qbull.core.outcome import Delay, decide
+from qbull.core.durable import STEP_FIELD
+from qbull.core.flow import WAITING_LETTER, Dependency, Dependent, encode
+from qbull.core.log_level import unmarked
+from qbull.core.outcome import Delay, decide, format_stacktrace
 from qbull.core.progress import Progress
+from qbull.core.published import read_published
 from qbull.core.record import (
-    MAX_HISTORY_ATTEMPTS,
     Attempt,
     Body,
     Ending,
@@ -19,13 +23,14 @@ from qbull.core.record import (
     expires_ms,
     repack,
     to_datetime,
+    with_attempt,
 )
 from qbull.core.retry import Retry
 from qbull.core.signals import MAX_SIGNALS, NewSignal
-from qbull.core.streams import EmittedKey, StreamEntry, encode_emitted
+from qbull.core.streams import EmittedKey, StreamEntry
 from qbull.core.values import ValueHooks
 from qbull.middleware import Settled
-from qbull.store.read.inspect import StoredJob
+from qbull.store.read.inspect import POSITION_PREFIXES, StoredJob
 from qbull.store.verbs.progress import LogLine
 from qbull.worker.current import RunningJob, SimpleStream
 from qbull.worker.durable_services import stream_context
@@ -33,6 +38,7 @@ from qbull.worker.step_calls import StepRunner
 from qbull.worker.streams import key_of
 
 INLINE_WORKER_ID = "inline"
+NO_HISTORY: Mapping[bytes, bytes] = {}
 
 
 class InlineJob:
@@ -57,7 +63,15 @@ class InlineJob:
         """The values that it has emitted."""
         self.emitted: dict[str, int] = {}
         """How often each was emitted outside of steps, if its task is durable."""
+        self.published: dict[str, bytes] = {}
+        """The values that it has published."""
         self.durable: StepRunner | None = None
+        self.calls: dict[str, bytes] = {}
+        """The outcomes of the jobs that it has called, or b"w" for one that has not ended."""
+        self.called: list[tuple[str, str]] = []
+        """Queue and id of these jobs."""
+        self.is_answered = False
+        """One of them has ended, so it runs again."""
 
     def wait(self, when: int | str, now_ms: int) -> None:
         """When the job may run: milliseconds from now, or "@" and a time.
@@ -68,6 +82,13 @@ class InlineJob:
         self.due_ms = int(due[1:]) if due.startswith("@") else now_ms + int(due)
         self.state = "delayed" if self.due_ms > now_ms else "waiting"
 
+    def continue_history(self, history: Mapping[bytes, bytes]) -> None:
+        """Take over recorded steps and published values, as the data of a job has them."""
+        self.published.update(read_published(history))
+        for name, stored in history.items():
+            if name.startswith(STEP_FIELD):
+                self.steps[int(name.removeprefix(STEP_FIELD))] = stored
+
     def sleeps(self) -> bool:
         """Whether its durable run was suspended. It is delayed then."""
         if self.durable is None or self.durable.suspended is None:
@@ -77,6 +98,22 @@ class InlineJob:
         self.record = repack(self.record, suspended.body(body_of(self.record)))
         self.due_ms, self.state = suspended.due_ms, "delayed"
         return True
+
+    def starts_anew(self) -> bool:
+        """Whether its durable run has ended with `continue_as`. It is runnable then."""
+        if self.durable is None or self.durable.continued is None:
+            return False
+        self.durable.close()
+        self.record = self.durable.continued.record(self.record, body_of(self.record))
+        for kept in (self.steps, self.calls, self.emitted):
+            kept.clear()
+        self.state = "waiting"
+        return True
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether it waits because it has started over."""
+        return self.state == "waiting" and self.durable is not None and self.durable.continued is not None
 
     def signal(self, signal: NewSignal) -> str:
         """Keep a signal. The job is runnable if it waits for it."""
@@ -91,6 +128,25 @@ class InlineJob:
         if self.state == "delayed" and signal.name in body_of(self.record).waits_for:
             self.state = "waiting"
         return "sent"
+
+    def answer(self, call: str, outcome: bytes) -> None:
+        """A job that it has called has ended. The job is runnable if it waits for that."""
+        if self.calls.get(call) != WAITING_LETTER.encode():
+            return
+        self.calls[call] = outcome
+        if self.state == "delayed" and body_of(self.record).suspended in ("calling", "waiting"):
+            self.state, self.is_answered = "waiting", True
+
+    def outcome(self) -> list[tuple[Dependent, bytes]]:
+        """Its outcome for each job that has called it."""
+        body, ending = body_of(self.record), self.ending
+        if ending is None:
+            return []
+        told = Dependency(
+            self.queue, self.id, body.task, ending.result, ending.error, ending.stacktrace, ending.stored
+        )
+        letter = POSITION_PREFIXES[self.state]
+        return [(caller, letter + encode(told)) for caller in body.tells if caller.call]
 
     def promote(self, now_ms: int) -> None:
         """Make the job runnable, or cancel it if it has expired."""
@@ -112,11 +168,9 @@ class InlineJob:
                 self.id, self.queue, body.task, body.key, body.attempt,
                 "delayed", 0.0, outcome.error, outcome.seconds,
             )  # fmt: skip
-            body.history = [
-                *body.history,
-                Attempt(body.attempt, now_ms, 0.0, outcome.error, INLINE_WORKER_ID),
-            ]
-            body.history = body.history[-MAX_HISTORY_ATTEMPTS:]
+            trace = None if error is None else format_stacktrace(error)
+            attempt = Attempt(body.attempt, now_ms, 0.0, outcome.error, INLINE_WORKER_ID, trace)
+            body.history = with_attempt(body.history, attempt)
             body.attempt += 1
             self.record = repack(self.record, body)
             self.wait(int(outcome.seconds * 1000), now_ms)
@@ -168,13 +222,13 @@ class InlineProgress(SimpleStream):
         self._kept.progress = value
 
     def log(self, job: RunningJob, text: str) -> Future[None]:
-        self._kept.lines.append(LogLine(to_datetime(self._now_ms), job.body.attempt, text))
+        self._kept.lines.append(LogLine(to_datetime(self._now_ms), job.body.attempt, *unmarked(text)))
         written: Future[None] = Future()
         written.set_result(None)
         return written
 
-    def encode(self, job: RunningJob, value: Any) -> bytes:
-        return encode_emitted(job.body.task, value, self._hooks)
+    def hooks_of(self, job: RunningJob) -> ValueHooks:
+        return self._hooks
 
     def take_value(self, job: RunningJob, content: bytes) -> None:
         key = key_of(job, content)

@@ -23,21 +23,25 @@ from qbull.views.shape import (
 
 
 class LoginBody(Shape, kw_only=True):
-    """Credentials: the dashboard's password, or a token."""
+    """Credentials: the dashboard's password, a token, or the code of the login link of `qbull dev`."""
 
     password: Annotated[str, Meta(max_length=500)] | None = None
     token: Annotated[str, Meta(max_length=500)] | None = None
+    code: Annotated[str, Meta(max_length=500)] | None = None
 
 
 ONE_CREDENTIAL = {
     "oneOf": [
-        {"required": [name], "properties": {name: {"type": "string"}}} for name in ("password", "token")
+        {"required": [name], "properties": {name: {"type": "string"}}}
+        for name in ("password", "token", "code")
     ]
 }
 
 
 class MeView(AnswerShape, kw_only=True):
-    """The caller, its role and its rights. `queues` is the scope of its token; empty for all queues."""
+    """The caller, its role and its rights. `queues` is the scope of its token; empty for all queues.
+    `environment` is the name of this deployment, empty if it has none.
+    """
 
     name: str
     role: TokenRole
@@ -46,6 +50,7 @@ class MeView(AnswerShape, kw_only=True):
     sees_payloads: bool
     app: str
     version: str
+    environment: str
 
 
 class DoneView(Shape, kw_only=True):
@@ -54,6 +59,15 @@ class DoneView(Shape, kw_only=True):
     success: bool = True
     message: str
     timestamp: Timestamp
+
+
+class LoggedOutView(Shape, kw_only=True):
+    """The session has ended. At `provider`, a browser ends the one that it has for single sign-on."""
+
+    success: bool = True
+    message: str
+    timestamp: Timestamp
+    provider: str | None
 
 
 QueuePattern = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._*?-]+$")]

@@ -43,7 +43,10 @@ class FlowView(AnswerShape, kw_only=True):
 
 class ShownFlowView(Shape, kw_only=True):
     """A flow: its last job, its state and its steps. It is "rescued" if a fallback ran in place of the last
-    job. `createdAt` is the time at which the oldest step was enqueued.
+    job. `createdAt` is the time at which the oldest step was enqueued, `finishedAt` that of its end.
+
+    `first` is the task of the job that it starts with, and `about` a part of that job's arguments, so that
+    people can tell flows apart. `counts` are its shown jobs by state.
     """
 
     flow: str
@@ -54,9 +57,21 @@ class ShownFlowView(Shape, kw_only=True):
     steps: list[FlowStepView]
     more: bool
     created_at: Instant
+    finished_at: Instant | None
+    first: str
+    about: str | None
+    counts: dict[FlowJobState, int]
 
 
 class FlowsView(AnswerShape, kw_only=True):
     """Running and recently finished flows, the newest first."""
 
     flows: list[ShownFlowView]
+
+
+class FlowChangeView(AnswerShape, kw_only=True):
+    """A change of a flow. `jobs` is the number of jobs that it concerned."""
+
+    message: str
+    flow: str
+    jobs: int

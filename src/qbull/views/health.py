@@ -13,8 +13,8 @@ from qbull.views.shape import Instant, Shape, Timestamp, instant, view_of
 
 class HealthProblemView(Shape, kw_only=True):
     """A problem: `text`, `fact` and `remedy` for people, `code` with its `values` for programs. `since` is
-    when it started. `partitions`, `schedule`, `task` and `worker` say what it concerns. `serious` is true if
-    the severity is critical.
+    when it started. `partitions`, `schedule`, `task`, `limit` and `worker` say what it concerns. `serious` is
+    true if the severity is critical.
     """
 
     code: ProblemKind
@@ -25,6 +25,7 @@ class HealthProblemView(Shape, kw_only=True):
     schedule: str | None
     task: str | None
     worker: str | None
+    limit: str | None
     since: Instant | None
     text: str
     fact: str

@@ -9,7 +9,9 @@ from msgspec import Meta
 
 from qbull.core.durability import Durability
 from qbull.core.job_info import AttemptInfo, JobInfo
+from qbull.core.log_level import LogLevel
 from qbull.core.options import JOB_OPTIONS, OptionKind
+from qbull.core.query_text import MAX_QUERY_CHARS
 from qbull.core.record import State
 from qbull.core.signals import MAX_SIGNAL_NAME_CHARS
 from qbull.core.unique import UniqueMode
@@ -26,6 +28,7 @@ from qbull.views.shape import (
     Timestamp,
 )
 
+QueryText = Annotated[str, Meta(max_length=MAX_QUERY_CHARS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)]
 
 
@@ -60,6 +63,7 @@ class LogLineView(Shape, kw_only=True):
     at: Instant
     attempt: int
     text: str
+    level: LogLevel = "info"
 
 
 class LogsView(AnswerShape, kw_only=True):
@@ -68,6 +72,31 @@ class LogsView(AnswerShape, kw_only=True):
     queue: str
     job_id: str
     logs: list[LogLineView]
+
+
+class PublishedView(AnswerShape, kw_only=True):
+    """The values that a durable job has published, by name: the last one of each."""
+
+    queue: str
+    job_id: str
+    published: dict[str, Any]
+
+
+class StackShape(Shape, kw_only=True):
+    """Where the task of a running job is. `kind` says how it runs; `stack` has the most recent call last."""
+
+    worker: str
+    kind: Literal["coroutine", "thread", "process"]
+    stack: str
+
+
+class StackView(StackShape, kw_only=True):
+    """The stack of a running job, as its worker has reported it."""
+
+    success: bool = True
+    timestamp: Timestamp
+    queue: str
+    job_id: str
 
 
 class LogsQuery(Shape, kw_only=True):
@@ -120,9 +149,10 @@ class UniqueBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_
 OPTION_SHAPES: dict[OptionKind, Any] = {
     "seconds": DurationSeconds,
     "duration": PositiveSeconds,
-    "moment": Timestamp,
-    "end": PositiveSeconds | Timestamp,
+    "moment": Moment,
+    "end": PositiveSeconds | Moment,
     "priority": Annotated[int, Meta(ge=1, le=10)],
+    "weight": Annotated[int, Meta(ge=0, le=1_000_000_000)],
     "key": Annotated[str, Meta(min_length=1, max_length=1000)],
     "id": Annotated[str, Meta(min_length=1, max_length=200)],
     "unique": PositiveSeconds | UniqueBody,
@@ -160,10 +190,10 @@ class RetryJobBody(Shape, kw_only=True):
 
 
 class RescheduleBody(Shape, kw_only=True):
-    """When the job may run: in `delay` seconds, or at the time `at`."""
+    """When the job may run: in `delay` seconds, or at the time `at`, such as tomorrow or 2h."""
 
     delay: DurationSeconds | None = None
-    at: Timestamp | None = None
+    at: Moment | None = None
 
 
 class UpdateBody(Shape, kw_only=True):
@@ -201,7 +231,8 @@ class AcceptedView(Shape, kw_only=True):
 class FilterShape(Shape, kw_only=True):
     """Job filters. `payload` is an argument and its value, as in user_id=u1 or items.0.sku=x; `after` and
     `before` compare the time at which a job finished, or was enqueued if it has not finished. They are times
-    with a zone, dates in UTC, "today", "yesterday", "now", or durations before now, such as 2h or 7d.
+    with a zone, dates in UTC, "today", "yesterday", "now", or durations before now, such as 2h or 7d. `q` is
+    a query, as in `args.user_id:u1 -task:ping`.
     """
 
     task: ResourceName | None = None
@@ -211,6 +242,7 @@ class FilterShape(Shape, kw_only=True):
     payload: Annotated[str, Meta(pattern="^[^=]{1,200}=[^\x00]{0,500}$")] | None = None
     after: Moment | None = None
     before: Moment | None = None
+    query: QueryText | None = msgspec.field(default=None, name="q")
 
 
 class JobsQuery(FilterShape, kw_only=True):

@@ -10,7 +10,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from qbull.core.retry import Backoff
 from qbull.store.verbs.live_settings import LIVE_SETTING_TYPES, LiveSettingChange, LiveSettings
-from qbull.views.shape import DurationSeconds, Instant, Shape, Timestamp, view_of
+from qbull.views.shape import MAX_API_DURATION_SECONDS, DurationSeconds, Instant, Shape, Timestamp, view_of
+
+RetainedCount = Annotated[int, Meta(ge=0, le=316_224_000)]
 
 
 class RateBody(Shape, kw_only=True):
@@ -33,6 +35,15 @@ class RetryBody(Shape, kw_only=True):
     jitter: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
+class KeepBody(Shape, kw_only=True):
+    """How long finished jobs stay in each partition: at most so many, and for so many seconds."""
+
+    completed: RetainedCount | None = None
+    failed: RetainedCount | None = None
+    completed_for: DurationSeconds | None = None
+    failed_for: DurationSeconds | None = None
+
+
 class NewSettingsBody(Shape, kw_only=True):
     """Settings to change for all workers; others stay. null removes a limit."""
 
@@ -40,12 +51,14 @@ class NewSettingsBody(Shape, kw_only=True):
     max_active: Annotated[int, Meta(ge=1, le=1000000000)] | UnsetType | None = UNSET
     rate: RateBody | UnsetType | None = UNSET
     retry: RetryBody | UnsetType = UNSET
+    timeout: Annotated[float, Meta(gt=0, le=MAX_API_DURATION_SECONDS)] | UnsetType | None = UNSET
+    keep: KeepBody | UnsetType = UNSET
 
 
 class ResetQuery(Shape, kw_only=True):
     """The setting to reset to its value in the code; all settings if none is named."""
 
-    setting: Literal["concurrency", "max_active", "rate", "retry"] | None = None
+    setting: Literal["concurrency", "max_active", "rate", "retry", "timeout", "keep"] | None = None
 
 
 class ChangedSettingView(Shape, kw_only=True):

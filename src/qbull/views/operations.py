@@ -12,17 +12,22 @@ from qbull.views.shape import (
     AnswerShape,
     DurationSeconds,
     Instant,
+    Moment,
     PositiveCount,
     Shape,
+    ShortText,
 )
 
-OperationAction = Literal["retry", "redrive", "cancel", "promote", "remove", "clean"]
+OperationAction = Literal["retry", "redrive", "cancel", "promote", "reschedule", "remove", "clean"]
 RatePerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
+ArgumentChanges = Annotated[dict[str, Any], Meta(min_length=1)]
 
 
 class NewOperationBody(FilterShape, kw_only=True):
     """A bulk operation on all jobs of a state that match. `rate` is the maximum per second; `olderThan` is
-    the minimum age in seconds since the job ended.
+    the minimum age in seconds since the job ended. With `reschedule`, the jobs run in `delay` seconds, or at
+    the time `at`, such as tomorrow or 2h. With `cancel`, `reason` is the error of the jobs. With `retry` and
+    `redrive`, `patch` changes the arguments: a JSON merge patch (RFC 7396), in which null deletes one.
     """
 
     action: OperationAction
@@ -30,13 +35,44 @@ class NewOperationBody(FilterShape, kw_only=True):
     older_than: DurationSeconds = 0.0
     limit: PositiveCount | None = None
     rate: RatePerSecond | None = None
+    delay: DurationSeconds | None = None
+    at: Moment | None = None
+    reason: ShortText | None = None
+    patch: ArgumentChanges | None = None
 
 
 class RedriveBody(FilterShape, kw_only=True):
-    """Which dead letters run again; all of them without a filter. `rate` is the maximum per second."""
+    """Which dead letters run again; all of them without a filter. `rate` is the maximum per second. `patch`
+    changes their arguments: a JSON merge patch (RFC 7396), in which null deletes one.
+    """
 
     limit: PositiveCount | None = None
     rate: RatePerSecond | None = None
+    patch: ArgumentChanges | None = None
+
+
+class PreviewedPatchBody(FilterShape, kw_only=True):
+    """A retry with changed arguments, to look at before it is started."""
+
+    patch: ArgumentChanges
+    state: Literal["failed", "cancelled"] = "failed"
+
+
+class PatchedJobView(Shape, kw_only=True):
+    """The arguments of a job before and after the patch. `refusal` says why the job would stay as it is."""
+
+    id: str
+    task: str
+    before: Any
+    after: Any
+    refusal: str | None
+
+
+class PatchPreviewView(AnswerShape, kw_only=True):
+    """The first jobs that the operation would change, up to five."""
+
+    queue: str
+    jobs: list[PatchedJobView]
 
 
 class CleanBody(FilterShape, kw_only=True):
@@ -48,7 +84,8 @@ class CleanBody(FilterShape, kw_only=True):
 
 class OperationView(Shape, kw_only=True):
     """A bulk operation. `done` jobs were changed, `lookedAt` were read, `total` matched the state at the
-    start.
+    start. `refused` jobs stay as they are, because the patch does not fit them;
+    `refusal` is the reason for the first.
     """
 
     id: str
@@ -63,6 +100,8 @@ class OperationView(Shape, kw_only=True):
     started_at: Instant
     updated_at: Instant
     error: str | None
+    refused: int
+    refusal: str | None
 
 
 class OneOperationView(AnswerShape, kw_only=True):

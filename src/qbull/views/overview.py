@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qbull.views.errors import AcknowledgedView
 from qbull.views.health import VerdictView
 from qbull.views.jobs import FailureGroupView
 from qbull.views.queues import MinuteView
@@ -9,10 +10,16 @@ from qbull.views.shape import AnswerShape, Shape
 
 
 class FailingView(Shape, kw_only=True):
-    """Jobs of a queue that failed permanently in the last hour with the same error."""
+    """Jobs of a queue that failed permanently in the last hour with the same error.
+
+    `cascades` is the number of jobs of flows that failed because one of these did; they are in no group.
+    `acknowledged`: somebody knows of it; unless it has returned, it comes last.
+    """
 
     queue: str
     group: FailureGroupView
+    cascades: int
+    acknowledged: AcknowledgedView | None = None
 
 
 class WaitingView(Shape, kw_only=True):

@@ -14,7 +14,10 @@ from qbull.views.shape import AnswerShape, Instant, Shape, Timestamp, instant, v
 
 
 class StatsView(Shape, kw_only=True):
-    """Counts of a queue. `paused` is the number of waiting jobs that a pause holds back."""
+    """Counts of a queue. Its first six add up to `total`; cancelled jobs are counted apart.
+
+    `paused` are the jobs that wait until somebody resumes the queue; `waiting` is 0 meanwhile.
+    """
 
     name: str
     waiting: int
@@ -35,6 +38,7 @@ class StatsView(Shape, kw_only=True):
             StatsView,
             counts,
             name=name,
+            waiting=0 if counts.paused else counts.waiting,
             paused=counts.waiting if counts.paused else 0,
             is_paused=counts.paused,
             oldest_waiting_at=instant(counts.oldest_waiting_ms),
@@ -61,7 +65,7 @@ class AllStatsView(AnswerShape, kw_only=True):
 
 
 class TaskView(Shape, kw_only=True):
-    """A task. `arguments` is a JSON Schema, if the task's code is in this process."""
+    """A task. `arguments` is a JSON Schema, as the code here has it, else as a worker has published it."""
 
     name: str
     arguments: dict[str, Any] | None

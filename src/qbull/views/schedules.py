@@ -9,11 +9,13 @@ from msgspec import Meta
 
 from qbull.core.record import State
 from qbull.core.schedule import CatchUp, Overlap
+from qbull.core.schedule_runs import RunOutcome
 from qbull.views.shape import (
     MAX_API_DURATION_SECONDS,
     AnswerShape,
     DurationSeconds,
     Instant,
+    Moment,
     Shape,
     Timestamp,
 )
@@ -82,8 +84,8 @@ class NewScheduleBody(Shape, kw_only=True):
     overlap: Overlap | None = None
     catch_up_limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
     jitter: DurationSeconds = 0.0
-    start: Timestamp | None = None
-    end: Timestamp | None = None
+    start: Moment | None = None
+    end: Moment | None = None
 
 
 class PreviewQuery(Shape, kw_only=True):
@@ -106,3 +108,41 @@ class ScheduleRunView(Shape, kw_only=True):
     message: str
     job_id: str
     timestamp: Timestamp
+
+
+class PastRunView(Shape, kw_only=True):
+    """A run of a schedule. `outcome` is the state of its job, "skipped", "missed", or null if the job is no
+    longer kept. `durationMs` is the time of its last attempt.
+    """
+
+    job_id: str | None
+    fired_at: Instant
+    outcome: RunOutcome | None
+    duration_ms: float | None
+
+
+class PastRunsView(AnswerShape, kw_only=True):
+    """The newest runs of a schedule, up to 30, the newest first."""
+
+    name: str
+    runs: list[PastRunView]
+
+
+class ScheduleDayView(Shape, kw_only=True):
+    """The newest runs of a schedule, up to 30, the newest first, and its planned times of the next 24 hours,
+    up to 100; `more` if there are others.
+    """
+
+    name: str
+    queue: str
+    task: str
+    paused: bool
+    runs: list[PastRunView]
+    next: list[Instant]
+    more: bool
+
+
+class ScheduleDaysView(AnswerShape, kw_only=True):
+    """The newest and the planned runs of all schedules, by name."""
+
+    schedules: list[ScheduleDayView]

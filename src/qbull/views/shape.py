@@ -26,11 +26,11 @@ Timestamp = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Moment = Annotated[
     str,
     Meta(
-        pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?[smhdw]|now|today|yesterday|"
+        pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?[smhdw]|now|today|yesterday|tomorrow|"
         r"[0-9]{4}-[0-9]{2}-[0-9]{2}(.{1,40})?)$"
     ),
 ]
-"""A past time as people write it: see core.moment."""
+"""A time as people write it: see core.moment."""
 ResourceName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 ShortText = Annotated[str, Meta(min_length=1, max_length=500)]
 DurationSeconds = Annotated[float, Meta(ge=0, le=MAX_API_DURATION_SECONDS)]

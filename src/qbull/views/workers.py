@@ -5,7 +5,7 @@ from __future__ import annotations
 from qbull.core.layout import index_in_generation
 from qbull.core.record import to_datetime
 from qbull.store.verbs.workers import RegisteredWorker
-from qbull.views.shape import AnswerShape, Instant, Shape, view_of
+from qbull.views.shape import AnswerShape, Instant, Shape, instant, view_of
 
 
 class ServingView(Shape, kw_only=True):
@@ -28,15 +28,20 @@ class BlockedLoopView(Shape, kw_only=True):
 
 class WorkerView(Shape, kw_only=True):
     """A live worker process. `pod` is the supervisor that it shares with others, or itself. `blocked` is null
-    while its event loop runs.
+    while its event loop runs. `version` is empty and `started_at` null for workers of older releases.
+    `resources` has the number of tokens that all workers on its host share.
     """
 
     id: str
     host: str
     pid: int
     pod: str
+    version: str
+    started_at: Instant | None
     queues: dict[str, ServingView]
     blocked: BlockedLoopView | None
+    labels: dict[str, str]
+    resources: dict[str, int]
 
     @classmethod
     def of(cls, id: str, worker: RegisteredWorker) -> WorkerView:
@@ -44,6 +49,7 @@ class WorkerView(Shape, kw_only=True):
             cls,
             worker,
             id=id,
+            started_at=instant(worker.started_ms or None),
             pod=worker.pod or id,
             blocked=BlockedLoopView(since=to_datetime(worker.blocked_since_ms), tasks=worker.blocked_by)
             if worker.blocked
@@ -59,12 +65,27 @@ class WorkerView(Shape, kw_only=True):
         )
 
 
+class LostWorkerView(Shape, kw_only=True):
+    """A worker of the last day that died, or whose heartbeats have stopped."""
+
+    id: str
+    host: str
+    pid: int
+    version: str
+    started_at: Instant | None
+    lost_at: Instant
+    queues: list[str]
+
+
 class WorkersView(AnswerShape, kw_only=True):
+    """The live workers, and those lost within a day, the newest first."""
+
     workers: list[WorkerView]
+    lost: list[LostWorkerView]
 
 
 class RunningJobView(Shape, kw_only=True):
-    """A running job."""
+    """A running job. `started_at` is when its worker got it."""
 
     queue: str
     id: str
@@ -72,6 +93,9 @@ class RunningJobView(Shape, kw_only=True):
     key: str | None
     partition: int
     worker: str
+    attempt: int
+    progress: float | None
+    started_at: Instant | None
 
 
 class RunningView(AnswerShape, kw_only=True):

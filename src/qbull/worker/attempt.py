@@ -7,21 +7,20 @@ call the task, record the outcome. Whatever a job contains or does ends here, as
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from qbull.codecs.chain import ArgumentsElsewhere
 from qbull.codecs.offload import StoredResult
 from qbull.core.flow import HAS_DEPENDENCIES_FLAG
-from qbull.core.outcome import Suspended, Undeliverable
-from qbull.core.record import SUSPECT_CRASHES, UnreadableRecord, body_of, crashes_of
+from qbull.core.outcome import ContinuedAs, Suspended, Undeliverable
+from qbull.core.record import UnreadableRecord, body_of, crashes_of
 from qbull.core.task import TaskSpec
 from qbull.errors import ServerAway, ServerError
 from qbull.store.delivery import DeliveredJob
-from qbull.store.verbs.live_settings import LiveSettings
-from qbull.store.verbs.partition import EXPIRED_ERROR
+from qbull.store.verbs.live_settings import LiveSetting, LiveSettings
 from qbull.worker.actor import ACTOR_RESTART_SECONDS
 from qbull.worker.assignment import Assignment
 from qbull.worker.call import TaskCaller
@@ -34,20 +33,20 @@ from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.history import HistoryKeeper
 from qbull.worker.hung import HungFunctions
 from qbull.worker.job_log import log_start, logs_jobs
+from qbull.worker.limited_jobs import LimitedJobs, LimitReached
 from qbull.worker.limiter import Limiter
 from qbull.worker.outcome import OutcomeRecorder
 from qbull.worker.parking import CodeMismatch, ParkedJobs
 from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.progress import ProgressWriter
-from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, StartTooLate, TimedOut
-from qbull.worker.start_check import StartCheck
+from qbull.worker.resource_jobs import ResourcesBusy
+from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, TimedOut
+from qbull.worker.stack_report import StackReporter
+from qbull.worker.timely_start import TimelyStart
 from qbull.worker.wiring import WorkerWiring
 
 MAX_TRAIN_SECONDS = 0.25
-"""Seconds after which a train gives way: its rest goes to the end of the queue, so that other keys get the
-slot.
-"""
-
+"""Seconds after which a train gives way: its rest goes to the end of the queue, behind other keys."""
 STILL_RUNNING_RETRY_MS = 1000
 """Milliseconds by which a job is put off whose earlier run has not ended in this process."""
 
@@ -76,7 +75,8 @@ class AttemptRunner:
         settings = assignment.settings
         self.parked = ParkedJobs(wiring, assignment, deliveries)
         self._queue = settings.name
-        self._tasks = assignment.tasks
+        self._suspect_crashes = settings.suspect_crashes
+        self._tasks = assignment.runnable
         self._deliveries = deliveries
         self._settlers = deliveries.settlers
         self._limiter = limiter
@@ -90,10 +90,12 @@ class AttemptRunner:
         # The quarantine process leaves the jobs behind a suspect to others.
         quarantined = wiring.link is not None and self._suspects is None
         self._max_train_seconds = 0.0 if quarantined else MAX_TRAIN_SECONDS
-        self._start_check = StartCheck(settings, wiring.store, wiring.outage)
+        self.limited = LimitedJobs(wiring, assignment, deliveries)
+        self._timely_start = TimelyStart(wiring, settings, deliveries, limiter, self.limited)
         self._load_dependencies = DependencyLoader(assignment.results, assignment.codecs, wiring.outage)
         self._debug = assignment.debug
         self._has_limits = False
+        self._live_timeout: LiveSetting | None = None
         self._marks: CancelMarks = {}
         self._tracing = assignment.tracing
         self._decoder = CallDecoder(assignment)
@@ -104,12 +106,14 @@ class AttemptRunner:
         """Jobs whose plain functions still run although nobody waits for them any more."""
         self.slots: list[Slot] = []
         self._deadlines = Deadlines(self.slots)
+        self.stacks = StackReporter(wiring.worker, self.slots)
         self.hung = HungFunctions(wiring, self._queue, deliveries, limiter)
 
     def apply_settings(self, live: LiveSettings) -> None:
-        """Apply the retry policy, and whether jobs need a start check."""
+        """Apply the retry policy and the timeout, and whether jobs need a start check."""
         self._outcomes.apply_settings(live)
-        self._has_limits = self._start_check.rate is not None or self._limiter.has_rate
+        self._live_timeout = live.changed.get("timeout")
+        self._has_limits = self._timely_start.check.rate is not None or self._limiter.has_rate
 
     def check_logging(self) -> None:
         """Look whether the application's logging wants to hear of each job."""
@@ -121,6 +125,8 @@ class AttemptRunner:
 
     async def close(self) -> None:
         self._deadlines.close()
+        await self.stacks.close()
+        self.parked.resources.close()
         self._histories.close()
         await self.hung.close()
         await self._caller.close()
@@ -151,19 +157,16 @@ class AttemptRunner:
         try:
             body = body_of(record)
             job = RunningJob(
-                self._queue,
-                delivery.position,
-                delivered.id,
-                record,
-                body,
-                delivery.partition,
-                delivery.lane,
+                self._queue, delivery.position, delivered.id, record, body, delivery.partition, delivery.lane,
                 self._progress,
-            )
+            )  # fmt: skip
             task = self._tasks.get(body.task)
             if task is None:
                 self._decoder.refuse(body.task)
-            args, kwargs = self._decoder.arguments(task, job)
+            try:
+                args, kwargs = self._decoder.arguments(task, job)
+            except ArgumentsElsewhere as elsewhere:
+                args, kwargs = await self._decoder.load(task, job, elsewhere)
             if self._left_behind and self._still_runs_here(job):
                 # Another worker may run it; here it would run twice at the same time.
                 return self._settlers[delivery.partition.number].postpone(delivered, STILL_RUNNING_RETRY_MS)
@@ -175,7 +178,7 @@ class AttemptRunner:
             if not crashes or not self._is_suspect(crashes):
                 if self._isolation.closed:
                     await self._isolation.opened()
-                if self._has_limits or body.expires:
+                if self._has_limits or body.expires or task.limits or task.demand.resources:
                     result = await self._attempt_in_time(slot, delivered, job, task, (args, kwargs))
                 else:
                     result = await self._attempt(slot, delivery.partition.number, job, task, args, kwargs)
@@ -185,7 +188,9 @@ class AttemptRunner:
                 return True
             if job.durable is not None:
                 job.durable.ended()
-        except (Interrupted, Suspended) as why:
+        except (Interrupted, Suspended, ContinuedAs) as why:
+            if job is not None and job.has_output and isinstance(why, ContinuedAs):
+                await self._hear_out(slot, job)
             return self._outcomes.interrupted(delivered, job, why, started)
         except CodeMismatch as mismatch:
             fail = partial(self._outcomes.failed, delivered, job, task, started=started)
@@ -212,6 +217,10 @@ class AttemptRunner:
         started: float,
     ) -> bool:
         """Settle a job whose run has raised. Returns whether its delivery ends with it."""
+        if isinstance(error, LimitReached):
+            return self.limited.park(delivered, error.share)
+        if isinstance(error, ResourcesBusy) and task is not None:
+            return self.parked.park_for_tokens(delivered, task.name)
         if isinstance(error, StartPostponed):
             return self._settlers[delivered.delivery.partition.number].postpone(delivered, error.delay_ms)
         if isinstance(error, UnreadableRecord):
@@ -221,6 +230,8 @@ class AttemptRunner:
         if job.durable is not None:
             if job.durable.suspended is not None:
                 return self._outcomes.suspended(delivered, job, job.durable.suspended, started)
+            if job.durable.continued is not None:
+                return self._outcomes.continued(delivered, job, job.durable.continued, started)
             error = await self._histories.failed(job.durable, slot, error)
         if job.has_output:
             await self._hear_out(slot, job)
@@ -236,7 +247,7 @@ class AttemptRunner:
         at all.
         """
         cautious = self._suspects is not None and self._suspects.cautious
-        return crashes >= (1 if cautious else SUSPECT_CRASHES)
+        return crashes >= (1 if cautious else self._suspect_crashes)
 
     async def _outlived(self, job: RunningJob, delivered: DeliveredJob, fail: Callable[..., bool]) -> bool:
         """A plain function runs on after its timeout: go on with a fresh thread, unless too many do."""
@@ -290,30 +301,18 @@ class AttemptRunner:
     async def _attempt_in_time(
         self, slot: Slot, delivered: DeliveredJob, job: RunningJob, task: TaskSpec, call: CallArguments
     ) -> bytes | StoredResult | None:
-        """Check the limits of a job before it runs, again if it then starts too late.
+        """Take the tokens and check the limits of a job before it runs, again if it then starts too late.
 
         Returns None if it was not started.
         """
-        delivery, noted = delivered.delivery, 0
-        while True:
-            answer = await self._start_check(delivery.partition, job, noted)
-            if answer.wait is None:
-                job.cancelled = EXPIRED_ERROR
-                raise Cancelled(EXPIRED_ERROR)
-            if answer.wait > 0:
-                self._settlers[delivery.partition.number].postpone(delivered, math.ceil(answer.wait * 1000))
-                return None
-            start = await self._limiter.take_start()
-            if start is None:
-                # Another worker may get a start earlier.
-                await self._start_check.return_start(delivery.partition, job, answer.noted)
-                self._deliveries.release_rest(delivery)
-                return None
-            job.start_by, noted = min(answer.by, start.latest), answer.noted
-            try:
-                return await self._attempt(slot, delivery.partition.number, job, task, *call)
-            except StartTooLate:
-                self._limiter.return_start(start)
+        attempt = partial(self._attempt, slot, delivered.delivery.partition.number, job, task, *call)
+        if not task.demand.resources:
+            return await self._timely_start.run(delivered, job, task, call, attempt)
+        await self.parked.resources.take(delivered, job, task)
+        try:
+            return await self._timely_start.run(delivered, job, task, call, attempt)
+        finally:
+            self.parked.resources.end(job)
 
     async def _attempt(
         self,
@@ -327,7 +326,8 @@ class AttemptRunner:
         """Call the task, with its timeout, and make the job visible as the current job meanwhile."""
         if self._marks:
             self._refuse_cancelled(number, job)
-        timeout = job.body.timeout if job.body.timeout is not None else task.timeout
+        if (timeout := job.body.timeout) is None:
+            timeout = task.timeout if (live := self._live_timeout) is None else live.value
         if timeout is not None and not self._debug:
             self._deadlines.limit(slot, timeout)
             if task.kind == "process":

@@ -21,6 +21,8 @@ from qbull.store.store import Store
 from qbull.worker.fetch import pending_deliveries
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.queue_runner import QueueRunner
+from qbull.worker.slot import Slot
+from qbull.worker.stack_report import StackSource, answer_questions, partitions_of
 from qbull.worker.wiring import LoopFence
 
 log = logging.getLogger("qbull.worker")
@@ -47,6 +49,18 @@ class BlockedWorker:
         self._make_store = make_store
         self._fence = fence
         self._runners = runners
+
+    async def answer_stacks(self, slots: Sequence[Slot], source: StackSource) -> None:
+        """Answer where the tasks of running jobs are, as the event loop cannot."""
+        if not (partitions := partitions_of(slots)):
+            return
+        store = self._make_store().without_retry
+        try:
+            for there in partitions:
+                partition = store.partition(there.settings, there.number)
+                await answer_questions(self._worker, partition, slots, source)
+        finally:
+            await store.close()
 
     async def give_way(self, seconds: float, task: str | None) -> None:
         """Show that the worker is blocked, and let others read its partitions and run its unstarted

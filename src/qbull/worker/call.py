@@ -12,7 +12,7 @@ from typing import Any
 
 from qbull.codecs.context import payload_context, result_context
 from qbull.codecs.offload import StoredResult
-from qbull.core.outcome import AlreadyDone, Suspended, Undeliverable
+from qbull.core.outcome import AlreadyDone, ContinuedAs, Suspended, Undeliverable
 from qbull.core.task import TaskSpec
 from qbull.core.wrapped_payload import is_wrapped
 from qbull.errors import PayloadError
@@ -71,7 +71,7 @@ class TaskCaller:
                 value = await self._in_thread(task, args, kwargs, job)
             else:
                 return await self._pool.run(task, job, self._limit, self._decoded_payload(job))
-        except (Exception, asyncio.CancelledError, Suspended):
+        except (Exception, asyncio.CancelledError, Suspended, ContinuedAs):
             raise
         except AlreadyDone:
             return b"null"
@@ -91,8 +91,8 @@ class TaskCaller:
     def _decoded_payload(self, job: RunningJob) -> bytes | None:
         """The arguments for a process, which has no keys; None if they are not encoded."""
         payload = job.body.payload
-        if not is_wrapped(payload):
-            return None
+        if job.arguments is not None or not is_wrapped(payload):
+            return job.arguments
         return self._codecs.open(payload_context(job.queue, _id_of(job), job.body), payload)
 
     async def _in_thread(

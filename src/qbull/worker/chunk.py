@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from asyncio import AbstractEventLoop, Future, Task
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -84,6 +85,16 @@ class ChunkCaller:
         except TimeoutError:
             if self._open.get(loop) is gathering:
                 del self._open[loop]
+        async with self._tokens(gathering):
+            await self._run_together(gathering)
+
+    @staticmethod
+    def _tokens(gathering: ChunkBatch) -> AbstractAsyncContextManager[None]:
+        """The tokens of the call, if its task holds resources of the host."""
+        lease = next((job.lease for job in gathering.jobs if job is not None and job.lease is not None), None)
+        return nullcontext() if lease is None else lease.task.call(job for job in gathering.jobs if job)
+
+    async def _run_together(self, gathering: ChunkBatch) -> None:
         wanted = [n for n, outcome in enumerate(gathering.outcomes) if not outcome.cancelled()]
         outcomes = [gathering.outcomes[n] for n in wanted]
         running.set(None)

@@ -24,11 +24,12 @@ from qbull.core.backoff import ExponentialBackoff
 from qbull.core.outcome import ReportedError, Undeliverable
 from qbull.core.progress import read_progress
 from qbull.core.task import TaskSpec
-from qbull.errors import Fail, RetryAfter
+from qbull.errors import ConfigError, Fail, RetryAfter
 from qbull.worker.cpu_process import LENGTH_PREFIX, LifespanStart, ProcessReply, ProcessRequest
 from qbull.worker.current import RunningJob
 from qbull.worker.lifespan import Lifespans
 from qbull.worker.process.forwarded_log import handle_forwarded, logger_levels
+from qbull.worker.process.stack_dump import StackDump, format_frames
 from qbull.worker.slot import StartTooLate
 
 log = logging.getLogger("qbull.worker")
@@ -93,15 +94,21 @@ class ProcessPool:
                 payload,
                 job.dependencies,
                 logger_levels(),
+                dict(job.resources or {}),
             )
+            if job.lease is not None:
+                job.lease.held.runs_in(process.pid)
             if job.process_started is not None:
                 job.process_started(process.pid)
+            job.process_stack = process.stack
             if self._lifespans and not process.has_lifespans:
                 await self._start_lifespans(process, job, self._lifespans.of_cpu_process())
             answer = await process.send(request, partial(_pass_progress_on, job))
         except BaseException:
             await self._end(process)
             raise
+        finally:
+            job.process_stack = None
         self._idle.append(process)
         if answer.word == "late":
             raise StartTooLate
@@ -167,12 +174,14 @@ class _PoolProcess:
         writer: asyncio.StreamWriter,
         connection: socket.socket,
         life: int,
+        dump: StackDump,
     ) -> None:
         self._process = process
         self._reader = reader
         self._writer = writer
         self._socket = connection
         self._life = life
+        self._dump = dump
         self.has_lifespans = False
         """The lifespans of the app have started in it."""
         self._watching = asyncio.create_task(self._watch(), context=Context())
@@ -190,9 +199,10 @@ class _PoolProcess:
     async def start(cls) -> _PoolProcess:
         ours, theirs = socket.socketpair()
         life, held = os.pipe()
+        dump = StackDump()
         try:
             with theirs:
-                fds = (theirs.fileno(), life)
+                fds = (theirs.fileno(), life, dump.fd)
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-c", _PROCESS_MAIN, *map(str, fds), str(os.getpid())),
                     pass_fds=fds,
@@ -202,12 +212,17 @@ class _PoolProcess:
         except BaseException:
             ours.close()
             os.close(held)
+            dump.close()
             raise
         finally:
             os.close(life)
         connection = ours.dup()
         reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer, connection, held)
+        return cls(process, reader, writer, connection, held, dump)
+
+    async def stack(self) -> str:
+        """Where its main thread is."""
+        return format_frames(await self._dump.read(self.pid)) if self._process.returncode is None else ""
 
     async def send(
         self, request: ProcessRequest | LifespanStart, on_progress: Callable[[ProcessReply], None]
@@ -220,7 +235,7 @@ class _PoolProcess:
             while True:
                 length = LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
                 answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
-                if answer.word not in ("log", "progress", "record", "emit"):
+                if answer.word not in ("log", "progress", "record", "emit", "spent"):
                     return answer
                 on_progress(answer)
         except (asyncio.IncompleteReadError, OSError):
@@ -244,6 +259,7 @@ class _PoolProcess:
         await self._process.wait()
         self._kill()
         os.close(self._life)
+        self._dump.close()
         with self._socket, suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
 
@@ -257,6 +273,11 @@ def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     """Report the progress, the log lines and the values of a job that runs in another process."""
     if answer.word == "record":
         handle_forwarded(answer.result or b"", job)
+        return
+    if answer.word == "spent":
+        if job.spend is not None:
+            with suppress(ConfigError):
+                job.spend(answer.error or None, int(answer.result or b"0"))
         return
     if job.progress_sink is None:
         return

@@ -24,7 +24,6 @@ from qbull.core.flow import Dependency
 from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
 from qbull.core.progress import Progress
 from qbull.core.record import body_of
-from qbull.core.streams import encode_emitted
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
@@ -33,6 +32,7 @@ from qbull.worker.debugging import refuse_breakpoints
 from qbull.worker.lifespan import Lifespan
 from qbull.worker.process.forwarded_log import ForwardingHandler
 from qbull.worker.process.lifeline import end_group, follow_parent, is_cut
+from qbull.worker.process.stack_dump import dump_on_signal
 
 LENGTH_PREFIX = struct.Struct(">I")
 
@@ -59,6 +59,8 @@ class ProcessRequest(msgspec.Struct, tag=True):
     dependencies: list[tuple[str, Dependency]] = []
     log_levels: dict[str, int] = {}
     """The levels of the worker's loggers."""
+    resources: dict[str, list[int]] = {}
+    """The tokens of the host that the job holds."""
 
 
 _requests = msgspec.msgpack.Decoder(ProcessRequest | LifespanStart)
@@ -91,11 +93,15 @@ class ProcessProgressSink(SimpleStream):
         written.set_result(None)
         return written
 
-    def encode(self, job: RunningJob, value: Any) -> bytes:
-        return encode_emitted(job.body.task, value, self.hooks)
+    def hooks_of(self, job: RunningJob) -> ValueHooks:
+        return self.hooks
 
     def take_value(self, job: RunningJob, content: bytes) -> None:
         self.tell(ProcessReply(word="emit", result=content))
+
+    def spend(self, limit: str | None, weight: int) -> None:
+        """Pass on what the job has taken of a shared limit."""
+        self.tell(ProcessReply(word="spent", error=limit or "", result=str(weight).encode()))
 
     def tell_record(self, record: bytes) -> None:
         """Pass a log record on, as `forwarded_log` encodes it."""
@@ -126,6 +132,7 @@ def _run_request(
         job = RunningJob(request.queue, request.position, request.id, request.record, body)
         sink.hooks = hooks
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
+        job.spend, job.resources = sink.spend, request.resources
         running.set(job)
         if time.monotonic() > request.start_by:  # all processes of a machine share the monotonic clock
             return ProcessReply(word="late")
@@ -185,9 +192,10 @@ def _find_function(request: ProcessRequest) -> tuple[Any, ValueHooks]:
     return found, DEFAULT_HOOKS
 
 
-def serve(fd: int, life: int, parent: int) -> None:
+def serve(fd: int, life: int, dump: int, parent: int) -> None:
     """The main function of a process of the pool: run requests until its worker is gone."""
     follow_parent(life, parent)
+    dump_on_signal(dump)
     refuse_breakpoints()
     sys.path.insert(0, os.getcwd())
     with os.fdopen(os.dup(fd), "rb") as source, os.fdopen(fd, "wb") as answers:

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from qbull.core.calls import failure_of
 from qbull.core.codec import decode_untyped
-from qbull.core.flow import Dependency
+from qbull.core.flow import WAITING_LETTER, Dependency
 from qbull.core.ids import planned_ms_in
+from qbull.core.limits import check_weight
+from qbull.core.log_level import LogLevel, marked
 from qbull.core.progress import Progress, make_progress
 from qbull.core.record import ExtendedBody, created_ms_of, to_datetime
 from qbull.core.streams import encode_emitted
-from qbull.errors import JobCancelled, JobFailed, NotFound, ResultTimeout, TakenOver
+from qbull.core.values import DEFAULT_HOOKS, ValueHooks
+from qbull.errors import NotFound, ResultTimeout, TakenOver
 from qbull.store.verbs.partition import Partition
+from qbull.worker.continuing import ContinueCalls
+from qbull.worker.published_calls import PublishedCalls
 from qbull.worker.step_calls import DurableCalls, StepRunner, refuse_loop, runner_of
+from qbull.worker.task_calls import TaskCalls
+from qbull.worker.transactions import TransactionCalls
+
+if TYPE_CHECKING:
+    from qbull.worker.resource_jobs import TokenLease
 
 
 class ProgressSink(Protocol):
@@ -30,6 +41,7 @@ class ProgressSink(Protocol):
 
     def progress(self, job: RunningJob, value: Progress) -> None: ...
     def log(self, job: RunningJob, text: str) -> Future[None]: ...
+    def hooks_of(self, job: RunningJob) -> ValueHooks: ...
     def encode(self, job: RunningJob, value: Any) -> bytes: ...
     async def emit(self, job: RunningJob, content: bytes) -> bool: ...
     def emit_soon(self, job: RunningJob, content: bytes) -> Future[bool]: ...
@@ -42,8 +54,12 @@ class SimpleStream:
         """Take a value as JSON."""
         raise NotImplementedError
 
+    def hooks_of(self, job: RunningJob) -> ValueHooks:
+        """How values of its task travel that have no JSON form."""
+        return DEFAULT_HOOKS
+
     def encode(self, job: RunningJob, value: Any) -> bytes:
-        return encode_emitted(job.body.task, value)
+        return encode_emitted(job.body.task, value, self.hooks_of(job))
 
     async def emit(self, job: RunningJob, content: bytes) -> bool:
         return self.emit_soon(job, content).result()
@@ -88,8 +104,10 @@ class RunningJob(msgspec.Struct, eq=False):
     """Called by the thread that is about to run it."""
     process_started: Callable[[int], None] | None = None
     """Receives the id of the process that is about to run it."""
+    process_stack: Callable[[], Awaitable[str]] | None = None
+    """Returns the stack of the process that runs it."""
     without_timeout: Callable[[], AbstractContextManager[None]] | None = None
-    """Within this block its timeout does not run, and starts anew afterwards."""
+    """Within this block its timeout does not run, and starts over afterwards."""
     dependencies: list[tuple[str, Dependency]] = []
     """The outcomes of the jobs that it waited for in its flow."""
     trace_id: str = ""
@@ -98,13 +116,21 @@ class RunningJob(msgspec.Struct, eq=False):
     """How many values it has emitted in this run."""
     durable: StepRunner | None = None
     """Runs its steps, if its task is durable."""
+    spend: Callable[[str | None, int], None] | None = None
+    """Corrects the weight of its start, from any thread, if its task uses shared limits."""
+    arguments: bytes | None = None
+    """Its arguments, if they are stored elsewhere."""
+    lease: TokenLease | None = None
+    """The tokens of the host that it holds."""
+    resources: Mapping[str, list[int]] | None = None
+    """The numbers of these tokens."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentJob(DurableCalls):
+class CurrentJob(DurableCalls, TaskCalls, PublishedCalls, ContinueCalls, TransactionCalls):
     """The running job, as its task sees it. Only the job of a durable task has steps and checkpoints.
 
     Args:
@@ -153,6 +179,11 @@ class CurrentJob(DurableCalls):
         """
         return [_result(letter, told) for letter, told in self._running.dependencies]
 
+    @property
+    def resources(self) -> dict[str, list[int]]:
+        """The tokens that it holds, as numbers from 0: `{"gpu": [1]}`. Empty if its task asks for none."""
+        return {name: list(numbers) for name, numbers in (self._running.resources or {}).items()}
+
     async def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Report how far the job is: `progress(33)`, or `progress(5, 20, "reading rows")`.
 
@@ -165,13 +196,14 @@ class CurrentJob(DurableCalls):
         """
         self.progress_sync(done, total, note)
 
-    async def log(self, text: str) -> None:
+    async def log(self, text: str, *, level: LogLevel = "info") -> None:
         """Add a log line to the job. Returns when the server has it.
 
         Args:
             text: the line.
+            level: debug, info, warning or error.
         """
-        written = self._log(text)
+        written = self._log(text, level)
         if written is not None:
             await asyncio.wrap_future(written)
 
@@ -189,14 +221,15 @@ class CurrentJob(DurableCalls):
             job.has_output = True
             job.progress_sink.progress(job, value)
 
-    def log_sync(self, text: str) -> None:
+    def log_sync(self, text: str, *, level: LogLevel = "info") -> None:
         """`log` for plain functions.
 
         Args:
             text: the line.
+            level: debug, info, warning or error.
         """
         refuse_loop("log")
-        written = self._log(text)
+        written = self._log(text, level)
         if written is not None:
             written.result()
 
@@ -227,29 +260,39 @@ class CurrentJob(DurableCalls):
             if not job.progress_sink.emit_soon(job, content).result():
                 raise self._taken_over()
 
+    def spent(self, weight: float, *, limit: str | None = None) -> None:
+        """Correct what this run takes of a shared limit: `spent(answer.usage.total_tokens)`.
+
+        Does not wait, and works in coroutines and plain functions. The last call counts. If the job has used
+        more than it was granted, later jobs wait for it.
+
+        Args:
+            weight: the weight of this run in all.
+            limit: the name of the limit; it can be left out if the task uses one.
+        """
+        job = self._running
+        checked = check_weight(weight, f"job {self.id}: spent(…): the weight")
+        if job.spend is not None:
+            job.spend(limit, checked)
+
     def _taken_over(self) -> TakenOver:
         return TakenOver(
             f'queue "{self.queue}": job {self.id} was given to another worker; its stream takes no values of '
             "this run"
         )
 
-    def _log(self, text: str) -> Future[None] | None:
-        job = self._running
+    def _log(self, text: str, level: LogLevel = "info") -> Future[None] | None:
+        job, line = self._running, marked(str(text), level)
         if job.progress_sink is None or job.stopped:
             return None  # nothing waits for the line any more
         job.has_output = True
-        return job.progress_sink.log(job, str(text))
+        return job.progress_sink.log(job, line)
 
 
 def _result(letter: str, told: Dependency) -> Any:
-    if letter == "c":
-        return decode_untyped(told.result or b"null")
-    what = f'queue "{told.queue}": job {told.id}'
-    if letter in "x-":
-        return JobCancelled(f"{what} was cancelled: {told.error}")
-    if letter == "w":
-        return ResultTimeout(f"{what} has not finished")
-    return JobFailed(f"{what} failed: {told.error}", error=told.error or "", stacktrace=told.stacktrace)
+    if letter == WAITING_LETTER:
+        return ResultTimeout(f'queue "{told.queue}": job {told.id} has not finished')
+    return failure_of(letter, told) or decode_untyped(told.result or b"null")
 
 
 def entry_ms(position: bytes) -> int:

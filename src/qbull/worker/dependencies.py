@@ -32,9 +32,10 @@ class DependencyLoader:
         found = await self._outage.retry_until_up(partial(dependencies_of, job.partition, job.id))
         if job.body.awaits or self._codecs.requires:
             _check_identities(job, [told for _, told in found])
-        return [(letter, await self._whole(letter, told)) for letter, told in found]
+        return [(letter, await self.whole(letter, told)) for letter, told in found]
 
-    async def _whole(self, letter: str, told: Dependency) -> Dependency:
+    async def whole(self, letter: str, told: Dependency) -> Dependency:
+        """The outcome of a job with its result, without the codecs of the app."""
         result = told.result
         if told.stored:
             if self._results is None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
+from qbull.core.calls import (
+    CalledJob,
+    HistoryChange,
+    StartedCall,
+    decode_called,
+    decode_outcome,
+    encode_called,
+    failure_of,
+)
 from qbull.core.codec import decode_result
 from qbull.core.durable import (
     CHECKPOINT_PREFIX,
@@ -15,10 +24,14 @@ from qbull.core.durable import (
     PATCH_PREFIX,
     SLEEP_NAME,
     StepKey,
+    StepRecord,
     digest_arguments,
     encode_record,
 )
-from qbull.core.signals import WAIT_PREFIX, SignalWait
+from qbull.core.flow import Dependency, encode
+from qbull.core.outcome import ContinuedAs, Undeliverable
+from qbull.core.published import PUBLISH_PREFIX, PublishedValue, encode_published_value
+from qbull.core.signals import WAIT_PREFIX, WAITING_DUE_MS, SignalWait
 from qbull.core.streams import MAX_REMEMBERED_VALUES, UNNAMED_VALUE, EmittedKey
 from qbull.errors import (
     ArgumentsError,
@@ -26,7 +39,9 @@ from qbull.errors import (
     QbullError,
     RetryAfter,
     SignalMismatch,
+    TooLarge,
 )
+from qbull.worker.call_inbox import CALL_POLL_SECONDS
 from qbull.worker.current import entry_ms
 from qbull.worker.recorded_run import RecordedRun, inside_step
 from qbull.worker.signals import SIGNAL_POLL_SECONDS
@@ -35,11 +50,15 @@ from qbull.worker.step_function import (
     StepFunction,
     current_task,
     function_of,
+    function_to_call,
     refuse_timeout,
+    stand_ins,
     tries_again,
     try_step,
 )
 from qbull.worker.suspension import Sleep
+from qbull.worker.task_calls import TaskCall
+from qbull.worker.transactions import in_transaction
 
 
 class DurableRun(RecordedRun):
@@ -55,18 +74,11 @@ class DurableRun(RecordedRun):
         try:
             if record is not None:
                 return self._outcome(record, function, asker)
-            tried = StepTry(time.time())
+            tried, call = StepTry(time.time()), self._marked(call, key)
             inside = inside_step.set(True)
             try:
-                while True:
-                    tried.count += 1
-                    try:
-                        value = await try_step(call, function, self._services.run_plain)
-                        break
-                    except Exception as error:
-                        if not tries_again(error, call, tried.count):
-                            raise
-                    await asyncio.sleep(call.options.retry.wait_before(tried.count + 1))
+                with self._services.span(name):
+                    value = await self._try(call, function, tried)
             except RetryAfter:
                 raise
             except Exception as error:
@@ -91,18 +103,11 @@ class DurableRun(RecordedRun):
         try:
             if record is not None:
                 return self._outcome(record, function, None)
-            tried = StepTry(time.time())
+            tried, call = StepTry(time.time()), self._marked(call, key)
             inside = inside_step.set(True)
             try:
-                while True:
-                    tried.count += 1
-                    try:
-                        value = call.function(*call.args, **call.kwargs)
-                        break
-                    except Exception as error:
-                        if not tries_again(error, call, tried.count):
-                            raise
-                    time.sleep(call.options.retry.wait_before(tried.count + 1))
+                with self._services.span(name):
+                    value = _try_plain(call, tried)
             except RetryAfter:
                 raise
             except Exception as error:
@@ -147,7 +152,9 @@ class DurableRun(RecordedRun):
             while (content := await self._signals.take(wait.name, tried)) is None:
                 if begun is None:
                     due_ms = wait.due_ms(self._signals.now_ms)
+                    tried.schema = wait.schema(self._services.hooks)
                     begun = await self._put(key, "w", b"%d" % due_ms, tried)
+                    tried.schema = b""
                 due_ms = int(self._content(begun))
                 left = (due_ms - self._signals.now_ms) / 1000
                 if left <= 0:
@@ -165,6 +172,33 @@ class DurableRun(RecordedRun):
 
     def wait_for_sync(self, wait: SignalWait) -> Any:
         return self._services.wait_for(self.wait_for(wait))
+
+    async def call(self, call: TaskCall) -> Any:
+        """Let another job run a task, and leave the worker until it has ended."""
+        asker = current_task()
+        key, record = await self._begin(call.name, call.digest, asker)
+        try:
+            if record is not None:
+                return self._outcome(record, call, asker)
+            begun = self._history.started(key) or await self._start_call(key, call)
+            called = decode_called(self._content(begun))
+            tried = StepTry(begun.started_ms / 1000, 1, joined=called.name)
+            while (stored := self._calls.outcome(called.name)) is None:
+                sleep = Sleep(WAITING_DUE_MS, call.hold_lane, seen=self._calls.last)
+                await self._suspension.sleep(sleep, CALL_POLL_SECONDS)
+                await self._calls.look(called.name)
+            letter, told = await self._called_outcome(called, stored)
+            failure = failure_of(letter, told)
+            if failure is not None:
+                await self._failed(key, failure, tried, asker)
+            content = told.result or b"null"
+            await self._record(key, "r", content, tried)
+            return call.decode(content, self._services.hooks)
+        finally:
+            self._returned()
+
+    def call_sync(self, call: TaskCall) -> Any:
+        return self._services.wait_for(self.call(call))
 
     async def checkpoint(self, name: str, value: Any) -> Any:
         """The last value of a checkpoint, at its first call; then keep the value."""
@@ -202,6 +236,33 @@ class DurableRun(RecordedRun):
     def patched_sync(self, change: str) -> bool:
         return self._services.wait_for(self.patched(change))
 
+    async def publish(self, name: str, value: Any) -> None:
+        """Show a value under a name. A replay leaves the value as it is."""
+        encoded = encode_published_value(name, value, self._services.hooks)
+        key, record = await self._begin(PUBLISH_PREFIX + name, b"", current_task())
+        try:
+            if record is None:
+                shown = PublishedValue(name, self._services.protect_published(name, encoded))
+                if (bound := self._history.published.bound_of(shown)) is not None:
+                    self._fatal = TooLarge(
+                        f'publish("{name}"): a job has at most {bound} of published values'
+                    )
+                    raise self._fatal
+                await self._record(key, "r", b"null", StepTry(time.time(), 1, published=shown))
+                self._history.published.put(shown)
+        finally:
+            self._returned()
+
+    def publish_sync(self, name: str, value: Any) -> None:
+        self._services.wait_for(self.publish(name, value))
+
+    def continue_as(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+        """End the run: the job starts over with these arguments."""
+        self._refuse_closed("continue_as")
+        self._replay.check_complete()
+        self.continued = ContinuedAs(self._services.encode_arguments(args, kwargs))
+        raise self.continued
+
     def emission(self, content: bytes) -> EmittedKey | None:
         """The key of a value that the task emits; None if the stream has it from an earlier run."""
         if inside_step.get():
@@ -212,6 +273,48 @@ class DurableRun(RecordedRun):
         if emitted.is_full:
             raise self._exceeded(f"{MAX_REMEMBERED_VALUES:,} emitted values outside of steps")
         return key
+
+    async def _try(self, call: StepCall, function: StepFunction, tried: StepTry) -> Any:
+        """Call the function of a step until it returns, or may not be tried again."""
+        while True:
+            tried.count += 1
+            try:
+                return await try_step(call, function, self._services.run_plain)
+            except Exception as error:
+                if not tries_again(error, call, tried.count):
+                    raise
+            await asyncio.sleep(call.options.retry.wait_before(tried.count + 1))
+
+    def _marked(self, call: StepCall, key: StepKey) -> StepCall:
+        """The call of a step; that of a transaction with the mark that the step leaves in the database.
+
+        A job that has started over, or passed a checkpoint again, may ask for a step with the same key.
+        """
+        if call.pool is None or (stand_ins and function_to_call(call) is not call.function):
+            return call
+        position = f"{self._job.body.continued}:{self._history.position}"
+        return in_transaction(call, f"{position}:{key.name}:{key.arguments.hex()}:{key.occurrence}")
+
+    async def _start_call(self, key: StepKey, call: TaskCall) -> StepRecord:
+        """Enqueue the job of a call. Its message and the record that the call has started are one write."""
+        plan = await self._services.plan_call(call)
+        seed = plan.seeds[0]
+        called = CalledJob(plan.flow, seed.queue, seed.id, call.step.task)
+        told = Dependency(seed.queue, seed.id, called.task, together=seed.together)
+        started = StartedCall(plan.flow, encode(told), encode(plan))
+        return await self._put(key, "l", encode_called(called), StepTry(time.time(), 1, call=started))
+
+    async def _called_outcome(self, called: CalledJob, stored: bytes) -> tuple[str, Dependency]:
+        """The outcome of a call. It counts only if it is that of the job that was called."""
+        try:
+            letter, told = decode_outcome(stored)
+        except ValueError as error:
+            raise Undeliverable(str(error)) from None
+        if (told.queue, told.id, told.task) != (called.queue, called.id, called.task):
+            raise Undeliverable(
+                f"the outcome of job {called.id} is that of another job: somebody has changed it"
+            )
+        return letter, await self._services.open_outcome(letter, told)
 
     async def _completed(self, key: StepKey, function: StepFunction, value: Any, tried: StepTry) -> Any:
         try:
@@ -232,8 +335,20 @@ class DurableRun(RecordedRun):
         content = self._services.protect(number, encoded)
         record = msgspec.structs.replace(before, content=content, attempts=before.attempts + 1)
         stored = encode_record(record)
-        await self._write([(number, stored)], number + 1, self._history.last)
+        await self._write(HistoryChange([(number, stored)], number + 1, self._history.last))
         self._history.rewind(name)
         self._history.put(record, len(stored))
         self._history.emitted.rewind(self._history.position)
         return decode_result(encoded, type(value), self._services.hooks)
+
+
+def _try_plain(call: StepCall, tried: StepTry) -> Any:
+    """Call the function of a step in the thread of its task."""
+    while True:
+        tried.count += 1
+        try:
+            return function_to_call(call)(*call.args, **call.kwargs)
+        except Exception as error:
+            if not tries_again(error, call, tried.count):
+                raise
+        time.sleep(call.options.retry.wait_before(tried.count + 1))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from qbull.codecs.context import ValueContext
+from qbull.core.calls import CallOutcomes, HistoryChange
+from qbull.core.flow import Dependency, FlowPlan
 from qbull.core.outcome import Suspended
 from qbull.core.values import ValueHooks
 from qbull.store.verbs.signals import PendingSignals
+from qbull.worker.task_calls import TaskCall
 
 A = TypeVar("A")
+
+NO_SPAN: AbstractContextManager[None] = nullcontext()
+"""The span of a step in an app without tracing."""
 
 
 class DurableServices(Protocol):
@@ -20,19 +27,32 @@ class DurableServices(Protocol):
     def hooks(self) -> ValueHooks:
         """How values without a JSON form travel in the records."""
 
-    async def write(
-        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
-    ) -> bool:
-        """Write records, and delete those from `first` to `last`, and the signal with the number `taken`.
+    def span(self, step: str) -> AbstractContextManager[object]:
+        """The span of a step that runs; one that does nothing if the app has no tracing."""
 
-        Returns False if the job is another worker's.
-        """
+    async def write(self, change: HistoryChange) -> bool:
+        """Change the history. Returns False if the job is another worker's."""
 
     async def signals(self) -> PendingSignals:
         """The signals that the task has not taken."""
 
+    async def plan_call(self, call: TaskCall) -> FlowPlan:
+        """The job that a call enqueues. Refuses one that the caller would wait for in vain."""
+
+    async def call_outcomes(self, calls: Sequence[str]) -> CallOutcomes:
+        """The outcomes of these calls, as far as there are any."""
+
+    async def open_outcome(self, letter: str, told: Dependency) -> Dependency:
+        """The outcome of a called job with its whole result, without the codecs of the app."""
+
     def open_signal(self, name: str, content: bytes) -> bytes:
         """Undo the codecs of the app for the value of a signal."""
+
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """Other arguments for the job, checked as those of a call and encoded by the codecs of the app."""
+
+    def protect_published(self, name: str, content: bytes) -> bytes:
+        """Apply the codecs of the app to a value that the job publishes."""
 
     def protect(self, number: int, content: bytes) -> bytes:
         """Apply the codecs of the app to the record with this number."""
@@ -62,6 +82,11 @@ class DurableServices(Protocol):
 def signal_context(queue: str, id: str, task: str, name: str) -> ValueContext:
     """Binds a signal to its job and its name."""
     return ValueContext("signal", queue, task, id, name.encode("utf-8", "surrogatepass"))
+
+
+def published_context(queue: str, id: str, task: str, name: str) -> ValueContext:
+    """Binds a published value to its job and its name."""
+    return ValueContext("published value", queue, task, id, name.encode())
 
 
 def stream_context(queue: str, id: str, task: str, key: bytes) -> ValueContext:

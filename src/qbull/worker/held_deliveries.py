@@ -15,7 +15,7 @@ from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import BackgroundTasks
 from qbull.worker.assignment import Assignment
 from qbull.worker.limiter import Limiter
-from qbull.worker.prefetch import PrefetchBuffer
+from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.process.channel import SuspectFound
 from qbull.worker.settle import Settler
 from qbull.worker.wiring import WorkerWiring
@@ -127,3 +127,11 @@ class HeldDeliveries:
                 for delivery in returned:
                     self.drop(delivery)
         return left
+
+    async def release_unknown_unparked(self, partition: Partition) -> None:
+        """Release formerly parked jobs that are not in the buffer: the reply that carried them was lost."""
+        with self.buffer.track_departures() as left:
+            mine = await self._store.unparked(partition, self._worker)
+        lost = [one for one in mine if one not in self.buffer and delivery_key(one) not in left]
+        if lost:
+            await partition.release(self._worker, [delivery.position for delivery in lost])

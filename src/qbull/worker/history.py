@@ -9,29 +9,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from qbull.codecs.context import ValueContext
+from qbull.core.calls import CallOutcomes, HistoryChange
 from qbull.core.durable import History, read_history
+from qbull.core.flow import Dependency, FlowPlan
 from qbull.core.outcome import Suspended, Undeliverable
 from qbull.core.record import created_ms_of
 from qbull.core.values import ValueHooks
 from qbull.core.wrapped_payload import is_wrapped
-from qbull.errors import TakenOver
+from qbull.errors import ArgumentsError, TakenOver
 from qbull.store.batch import Batcher
 from qbull.store.delivery import DeliveredJob
 from qbull.store.read.inspect import server_time
-from qbull.store.verbs.history import MAX_HISTORY_WRITES, HistoryWrite, read_job_data, write_history
+from qbull.store.verbs.history import (
+    MAX_HISTORY_WRITES,
+    HistoryWrite,
+    read_call_outcomes,
+    read_job_data,
+    write_history,
+)
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.signals import PendingSignals, read_pending_signals
 from qbull.worker.assignment import Assignment
+from qbull.worker.continuing import OtherArguments
 from qbull.worker.current import RunningJob
+from qbull.worker.dependencies import DependencyLoader
 from qbull.worker.durable import DurableRun
-from qbull.worker.durable_services import signal_context, step_context
+from qbull.worker.durable_services import NO_SPAN, published_context, signal_context, step_context
 from qbull.worker.slot import Slot
 from qbull.worker.step_calls import StepRunner
+from qbull.worker.task_calls import TaskCall, caller_of, refuse_own_lane
 from qbull.worker.wiring import WorkerWiring
 
 A = TypeVar("A")
@@ -55,8 +66,13 @@ class HistoryKeeper:
         durability = assignment.durability
         self._confirmed = wiring.store.confirmed(durability) if durability is not None else None
         self._outage = wiring.outage
+        self.retry = wiring.outage.retry_until_up
+        self.settings = assignment.settings
+        self.dependencies = DependencyLoader(assignment.results, assignment.codecs, wiring.outage)
         self.codecs = assignment.codecs
+        self.tracing = assignment.tracing
         self.tasks = assignment.tasks
+        self.payload_limit = assignment.payload_limit
         self.run_plain = run_plain
         self._batchers: dict[int, Batcher[HistoryWrite, bool]] = {}
         self._blocked: set[Future[Any]] = set()
@@ -142,12 +158,33 @@ class _JobServices:
     def hooks(self) -> ValueHooks:
         return self._keeper.tasks[self._job.body.task].signature.hooks
 
-    async def write(
-        self, records: Sequence[tuple[int, bytes]], first: int, last: int, taken: int = 0
-    ) -> bool:
+    def span(self, step: str) -> AbstractContextManager[object]:
+        tracing, job = self._keeper.tracing, self._job
+        if tracing is None:
+            return NO_SPAN
+        return tracing.step(step, job.queue, job.body.task, job.id.decode("utf-8", "replace"))
+
+    async def write(self, change: HistoryChange) -> bool:
         delivered = self._delivered
-        write = HistoryWrite(delivered.id, delivered.position, records, first, last, taken)
+        write = HistoryWrite(delivered.id, delivered.position, change)
         return await self._keeper.write(delivered.delivery.partition, write)
+
+    async def plan_call(self, call: TaskCall) -> FlowPlan:
+        app, settings = self._delivered.delivery.partition.app, self._keeper.settings
+        if call.step.queue.app.prefix != app:
+            raise ArgumentsError(f'call({call.step}): it is a task of another app than "{app}"')
+        caller = caller_of(self._job, settings)
+        plan = await self._keeper.retry(partial(call.plan, caller))
+        refuse_own_lane(call, self._job, plan.seeds[0])
+        return plan
+
+    async def call_outcomes(self, calls: Sequence[str]) -> CallOutcomes:
+        delivered = self._delivered
+        read = partial(read_call_outcomes, delivered.delivery.partition, delivered.id, calls)
+        return await self._keeper.retry(read)
+
+    async def open_outcome(self, letter: str, told: Dependency) -> Dependency:
+        return await self._keeper.dependencies.whole(letter, told)
 
     async def signals(self) -> PendingSignals:
         delivered = self._delivered
@@ -159,6 +196,16 @@ class _JobServices:
             return content
         id = job.id.decode("utf-8", "surrogateescape")
         return codecs.open(signal_context(job.queue, id, job.body.task, name), content)
+
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        keeper, job = self._keeper, self._job
+        call = OtherArguments(keeper.tasks[job.body.task], args, kwargs, keeper.payload_limit)
+        return call.encode(job, keeper.codecs)
+
+    def protect_published(self, name: str, content: bytes) -> bytes:
+        codecs, job = self._keeper.codecs, self._job
+        id = job.id.decode("utf-8", "surrogateescape")
+        return codecs.protect(published_context(job.queue, id, job.body.task, name), content)
 
     def protect(self, number: int, content: bytes) -> bytes:
         codecs = self._keeper.codecs

@@ -16,9 +16,12 @@ from qbull.worker.chunk import jobs_running_here
 from qbull.worker.current import RunningJob
 
 job_log = logging.getLogger("qbull.jobs")
-worker_log = logging.getLogger("qbull.worker")
+FAILURE_LOGGER = "qbull.worker.failures"
+failure_log = logging.getLogger(FAILURE_LOGGER)
 
-LoggedOutcome: TypeAlias = Literal["completed", "retry", "failed", "cancelled", "released", "suspended"]
+LoggedOutcome: TypeAlias = Literal[
+    "completed", "retry", "failed", "cancelled", "released", "suspended", "continued"
+]
 MAX_LOGGED_IDS = 10
 """Ids that a log line of a chunk names; the number of the others follows."""
 
@@ -94,15 +97,15 @@ def log_failure(
     job: RunningJob | None,
 ) -> None:
     """Log a failed attempt with the traceback of its task, so that handlers of the application see it too."""
-    if not worker_log.isEnabledFor(level):
+    if not failure_log.isEnabledFor(level):
         return
     raised = (type(error), error, error.__traceback__) if stacktrace and error.__traceback__ else None
     extra = fields_of(job) if job is not None else {}
     with suppress(Exception):
-        record = worker_log.makeRecord(worker_log.name, level, __file__, 0, text, args, raised, None, extra)
+        record = failure_log.makeRecord(FAILURE_LOGGER, level, __file__, 0, text, args, raised, None, extra)
         # The traceback without qbull's own frames, and bounded in length.
         record.exc_text = stacktrace
-        worker_log.handle(record)
+        failure_log.handle(record)
 
 
 def fields_of(job: RunningJob) -> dict[str, Any]:

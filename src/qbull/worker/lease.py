@@ -7,7 +7,8 @@ needs no pause: the old reader stops reading, releases its unstarted jobs, and f
 - auto:   an even share of the partitions. Every worker computes it from the same worker registry, and as few
           partitions as possible move.
 - leased: partitions that no other worker has, up to a limit, for this worker alone until it stops.
-- static: `partition % instances == instance`.
+- static: `partition % instances == instance`. With a time for take-over, the partitions of an instance that
+          has been gone that long go to the others until it is back.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from typing import assert_never
 
 from qbull.config import QueueSettings
 from qbull.core.layout import Generation
-from qbull.core.sharing import ShareMember, assign_partitions, static_partitions
+from qbull.core.sharing import ShareMember, assign_partitions
 from qbull.store.read.inspect import server_time
 from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.config_warnings import ConfigWarningLogger
 from qbull.worker.repartition import PartitionMover
+from qbull.worker.static_share import StaticShare
 from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
@@ -50,6 +52,7 @@ class PartitionLeases:
         self._settings = settings
         self._worker = wiring.worker
         self._sharing = sharing = wiring.sharing
+        self._static = StaticShare(wiring.worker, settings.name, sharing)
         self._mover = mover
         self._serve = serve
         self._outage = wiring.outage
@@ -66,7 +69,7 @@ class PartitionLeases:
     async def run(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LEASE_POLL_SECONDS):
+                async with asyncio.timeout(min(LEASE_POLL_SECONDS, self._static.next_take_over())):
                     await self._wake_up.wait()
             self._wake_up.clear()
             await self._outage.retry_until_up(self.tick)
@@ -106,18 +109,13 @@ class PartitionLeases:
         """Generations are shared out separately: the new one must not wait until the old one is done."""
         match self._sharing.mode:
             case "static":
-                return self._static(generation)
+                return self._static.share(generation, members)
             case "auto":
                 return self._even(generation, members)
             case "leased":
                 return await self._take(generation, members)
             case _:
                 assert_never(self._sharing.mode)
-
-    def _static(self, generation: Generation) -> list[int]:
-        s = self._sharing
-        share = static_partitions(generation.partitions, s.instance, s.instances, s.process, s.processes)
-        return [generation.numbers[index] for index in share]
 
     def _even(self, generation: Generation, members: dict[str, RegisteredWorker]) -> list[int]:
         readers = {self._worker: ShareMember(generation.indices_of(self.held), self._sharing.most)}

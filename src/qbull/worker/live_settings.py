@@ -60,6 +60,8 @@ class LiveSettingsFollower:
     async def read(self) -> None:
         """Read the settings and apply them."""
         live = await live_settings.read(self._store, self._declared)
+        keep = live.settings.keep if "keep" in live.changed else None
+        self._store.retention(self._declared.name).follow(keep)
         await self._apply(live)
         self.live = live
 

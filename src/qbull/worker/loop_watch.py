@@ -17,9 +17,11 @@ from typing import Any
 from qbull.errors import ServerError
 from qbull.worker.actor import BackgroundTasks
 from qbull.worker.blocked_worker import BlockedWorker
+from qbull.worker.current import RunningJob
 from qbull.worker.job_log import fields_of
 from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.slot import Slot
+from qbull.worker.stack_report import stack_on_loop
 
 log = logging.getLogger("qbull.worker")
 
@@ -122,7 +124,15 @@ class LoopWatch:
                     self._gave_way = True
                     running = self._running_slot()
                     task = running.job.body.task if running is not None and running.job is not None else None
+                    asyncio.run(self._blocked.answer_stacks(self._slots(), self._stack))
                     asyncio.run(self._blocked.give_way(now - ran_at, task))
+
+    async def _stack(self, slot: Slot, job: RunningJob) -> tuple[str, str]:
+        """The stack of a job while the loop is blocked; of the job that blocks it, the stack of the loop."""
+        frame = sys._current_frames().get(self._loop_thread)
+        if frame is None or slot is not self._running_slot():
+            return await stack_on_loop(slot, job)
+        return "coroutine", stack_of(frame)
 
     def _warn(self, seconds: float) -> None:
         frame = sys._current_frames().get(self._loop_thread)

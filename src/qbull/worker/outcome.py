@@ -11,9 +11,10 @@ import msgspec
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
-from qbull.core.outcome import Dead, Delay, Suspended, Undeliverable, decide, format_stacktrace
-from qbull.core.record import MAX_HISTORY_ATTEMPTS, Attempt, Body, Ending, append_ending, repack
+from qbull.core.outcome import ContinuedAs, Delay, Suspended, Undeliverable, decide, format_stacktrace
+from qbull.core.record import Attempt, Body, Ending, append_ending, repack, with_attempt
 from qbull.core.retry import Retry, retry_in
+from qbull.core.schedule_runs import EndedRun
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled
@@ -27,6 +28,7 @@ from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.hung import OutcomeHolder
 from qbull.worker.job_log import log_end, log_failure
 from qbull.worker.live_settings import LiveSettingsFollower
+from qbull.worker.schedule_runs import EndedRuns
 from qbull.worker.settle import Settler
 from qbull.worker.slot import Interrupted, TimedOut
 
@@ -67,6 +69,7 @@ class OutcomeRecorder:
         middleware = assignment.middleware
         self._on_settled = middleware.tell if middleware.settled else None
         self.histograms = histograms
+        self.ended_runs = EndedRuns()
         self.logs_jobs = True
         """Whether start and end of each job are logged. It saves two questions for each job."""
 
@@ -97,6 +100,8 @@ class OutcomeRecorder:
         else:
             ending = Ending(body.attempt, duration, self._worker, result, None, None, created)
         packed = append_ending(ending)
+        if body.schedule is not None:
+            self._ended_run(delivered, body.schedule, "c", duration)
         if self._on_settled is not None:
             self._on_settled(self._settled(delivered, body, "completed", time.perf_counter() - started))
         return self._settlers[delivery.partition.number].done(delivered, packed, give_way=give_way)
@@ -122,9 +127,7 @@ class OutcomeRecorder:
         if job is not None and job.body.headers:
             retry = self._retry or retry_in(job.body.headers) or retry
         outcome = decide(error, body.attempt, body.attempts or retry.attempts, retry)
-        # Formatting takes longer than everything else here: a retry needs it only for the log.
-        is_needed = isinstance(outcome, Dead) or log.isEnabledFor(logging.INFO)
-        stacktrace = _stacktrace_of(error) if is_needed else None
+        stacktrace = _stacktrace_of(error)
         who = (self._settings.name, delivered.id.decode("utf-8", "replace"), body.task)
         if isinstance(error, RetryAfter) and error.queue and error.delay > 0:
             self._live_settings.hold(error.delay, f"job {who[1]} ({body.task}): {outcome.error}")
@@ -140,7 +143,7 @@ class OutcomeRecorder:
                 self._on_settled(
                     self._settled(delivered, body, "delayed", duration, outcome.error, outcome.seconds)
                 )
-            again = repack(delivered.record, self._next(body, outcome.error, duration))
+            again = repack(delivered.record, self._next(body, outcome.error, duration, stacktrace))
             return settler.delay(delivered, again, int(outcome.seconds * 1000))
         text = 'queue "%s": job %s (%s) failed permanently: %s'
         log_failure(logging.ERROR, text, (*who, outcome.error), error, stacktrace, job)
@@ -148,6 +151,8 @@ class OutcomeRecorder:
             log_end(job, "failed", duration)
         if self._on_settled is not None:
             self._on_settled(self._settled(delivered, body, "failed", duration, outcome.error))
+        if job is not None and job.body.schedule is not None:
+            self._ended_run(delivered, job.body.schedule, "f", duration * 1000)
         ending = Ending(body.attempt, duration * 1000, self._worker, None, outcome.error, stacktrace)
         return settler.dead(delivered, append_ending(ending))
 
@@ -165,15 +170,23 @@ class OutcomeRecorder:
             body.task,
             reason,
         )
+        if body.schedule is not None:
+            self._ended_run(delivered, body.schedule, "x", duration)
         ending = append_ending(Ending(body.attempt, duration, self._worker, error=reason))
         return self._settlers[delivered.delivery.partition.number].cancelled(delivered, ending)
 
     def interrupted(
-        self, delivered: DeliveredJob, job: RunningJob | None, why: Interrupted | Suspended, started: float
+        self,
+        delivered: DeliveredJob,
+        job: RunningJob | None,
+        why: Interrupted | Suspended | ContinuedAs,
+        started: float,
     ) -> bool:
-        """Let a job sleep, or leave it to the worker, which stops and releases the delivery."""
+        """Let a job sleep or start over, or leave it to the worker, which stops and releases the delivery."""
         if job is not None and isinstance(why, Suspended):
             return self.suspended(delivered, job, why, started)
+        if job is not None and isinstance(why, ContinuedAs):
+            return self.continued(delivered, job, why, started)
         if job is not None:
             log_end(job, "released", time.perf_counter() - started)
         return True
@@ -188,6 +201,20 @@ class OutcomeRecorder:
         record = repack(delivered.record, suspended.body(job.body))
         settler = self._settlers[delivery.partition.number]
         return settler.suspend(delivered, record, suspended.until, hold_lane=suspended.hold_lane)
+
+    def _ended_run(self, delivered: DeliveredJob, schedule: str, letter: str, duration_ms: float) -> None:
+        run = EndedRun(schedule, delivered.id, letter, duration_ms)
+        self.ended_runs.add(delivered.delivery.partition, run)
+
+    def continued(
+        self, delivered: DeliveredJob, job: RunningJob, continued: ContinuedAs, started: float
+    ) -> bool:
+        """Let a durable job start over in its place."""
+        delivery, ended = delivered.delivery, time.perf_counter()
+        self.histograms.ended(job.body.task, started, ended, entry_ms(delivery.position))
+        log_end(job, "continued", ended - started)
+        record = continued.record(delivered.record, job.body)
+        return self._settlers[delivery.partition.number].start_anew(delivered, record)
 
     def _settled(
         self,
@@ -211,11 +238,11 @@ class OutcomeRecorder:
             delay,
         )
 
-    def _next(self, body: Body, error: str, duration: float) -> Body:
+    def _next(self, body: Body, error: str, duration: float, stacktrace: str | None) -> Body:
         """The body for the next attempt, with this one in its history."""
         at_ms = int((time.time() - duration) * 1000)
-        attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker)
-        history = [*body.history, attempt][-MAX_HISTORY_ATTEMPTS:]
+        attempt = Attempt(body.attempt, at_ms, duration * 1000, error, self._worker, stacktrace)
+        history = with_attempt(body.history, attempt)
         # A function that runs on after its timeout still reads its own body.
         return msgspec.structs.replace(
             body, attempt=body.attempt + 1, history=history, suspended="", waits_for=[]

@@ -1,10 +1,10 @@
-"""Parking: jobs that this worker's code cannot run wait for a worker whose code can.
+"""Parking: jobs that this worker cannot run wait for a worker that can.
 
 In a rolling deploy two versions of the code serve a queue. A worker parks a job if it does not know the task,
-or if the arguments do not fit. A parked job has used no attempt and costs nothing until a worker takes it
-whose code meets its need (unpark.py). It keeps its place in an ordered lane; in a lane without an order it
-leaves its slot to others. If no live worker has code that fits the arguments, the job fails after some
-seconds.
+if the arguments do not fit, or if it lacks the labels or resources of the task. A parked job has used no
+attempt and costs nothing until a worker takes it that meets its need (unpark.py). It keeps its place in an
+ordered lane; in a lane without an order it leaves its slot to others. If no live worker has code that fits
+the arguments, the job fails after some seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from qbull.core.outcome import Undeliverable
 from qbull.core.parking import CodeNeed, TaskSignatures
@@ -19,6 +20,7 @@ from qbull.store.delivery import DeliveredJob
 from qbull.worker.assignment import Assignment
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.prefetch import delivery_key
+from qbull.worker.resource_jobs import ResourceJobs
 from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
@@ -43,7 +45,10 @@ class ParkedJobs:
         self._outage = wiring.outage
         self._queue = assignment.settings.name
         self._settlers = deliveries.settlers
-        self.code: TaskSignatures = {name: task.signature.digest for name, task in assignment.tasks.items()}
+        self.code: TaskSignatures = {
+            name: task.signature.digest for name, task in assignment.runnable.items()
+        }
+        self.resources = ResourceJobs(wiring, assignment, deliveries)
         self.refused_before: dict[tuple[int, bytes], CodeNeed] = {}
         self._live: list[TaskSignatures] = []
         self._live_until = 0.0
@@ -61,14 +66,22 @@ class ParkedJobs:
         before = self.refused_before.get(delivery_key(delivered.delivery))
         if before is not None:
             waited = bool(need.refused) and need.refused <= before.refused
-            need = CodeNeed(need.task, need.refused | before.refused)
+            need = replace(need, refused=need.refused | before.refused)
             if waited and need.is_hopeless(await self.live_code()):
                 return fail(Undeliverable(f"{mismatch}; no live worker of the queue has code that fits"))
         if need.task not in self._logged:
             self._logged.add(need.task)
-            log.warning(
-                'queue "%s": %s; its jobs wait for a worker whose code can run them', self._queue, mismatch
+            level, can = (
+                (logging.INFO, "has it")
+                if need.kind == "label"
+                else (logging.WARNING, "has code that can run them")
             )
+            log.log(level, 'queue "%s": %s; its jobs wait for a worker that %s', self._queue, mismatch, can)
+        return self._settlers[delivered.delivery.partition.number].park(delivered, need.pack())
+
+    def park_for_tokens(self, delivered: DeliveredJob, task: str) -> bool:
+        """Let a job wait for tokens of a host. Returns whether its delivery ends with it."""
+        need = CodeNeed(task, kind="resource")
         return self._settlers[delivered.delivery.partition.number].park(delivered, need.pack())
 
     async def live_code(self) -> list[TaskSignatures]:

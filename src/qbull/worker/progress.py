@@ -53,6 +53,7 @@ class ProgressWriter:
         self._outage = outage
         self._streams = streams = StreamWriter(outage, assignment)
         self.encode = streams.encode
+        self.hooks_of = streams.hooks_of
         self.emit = streams.emit
         self.emit_soon = streams.emit_soon
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -26,6 +26,7 @@ from qbull.worker.grace_period import GracePeriod
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.histograms import HistogramWriter
 from qbull.worker.lease import PartitionLeases
+from qbull.worker.limited_starter import LimitedStarter
 from qbull.worker.limiter import Limiter
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.outcome import OutcomeRecorder
@@ -33,6 +34,7 @@ from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
 from qbull.worker.repartition import PartitionMover
+from qbull.worker.schedule_runs import RunNoteWriter
 from qbull.worker.slot import Slot
 from qbull.worker.slots import SlotRunner
 from qbull.worker.start_reports import StartReporter
@@ -75,14 +77,9 @@ class QueueRunner:
         self._progress = ProgressWriter(outage, assignment)
         self.histograms = HistogramWriter(store, settings.name, outage)
         self._failures = FailureCounter(store, settings.name, outage) if settings.alert is not None else None
-        outcomes = OutcomeRecorder(
-            assignment,
-            worker,
-            self._deliveries,
-            self._live_settings,
-            self.histograms.histograms,
-            self._failures,
-        )
+        counters = self.histograms.histograms, self._failures
+        outcomes = OutcomeRecorder(assignment, worker, self._deliveries, self._live_settings, *counters)
+        self._run_notes = RunNoteWriter(outcomes.ended_runs, outage)
         self._attempts = AttemptRunner(
             wiring, assignment, self._deliveries, self._limiter, self._progress, outcomes
         )
@@ -90,17 +87,15 @@ class QueueRunner:
         self.time_left = self._slots.time_left
         self._fetcher = Fetcher(wiring, self._buffer, self._slots, self._limiter)
         self._reading = asyncio.Lock()
-        reads = (self._reading, self._partitions_read)
-        self._unparker = Unparker(
-            wiring, self._attempts.parked, self._deliveries, self._limiter, self._slots, reads
-        )
+        parts = self._deliveries, self._limiter, self._slots, (self._reading, self._partitions_read)
+        self._unparker = Unparker(wiring, self._attempts.parked, *parts)
+        self._limited_starter = LimitedStarter(wiring, self._attempts.limited, *parts)
         self._mover = PartitionMover(store, settings, outage, assignment.durability)
         self._flow_dispatcher = FlowDispatcher(store, worker, assignment.durability, outage)
         self._leases = PartitionLeases(wiring, settings, self._mover, self._serve)
-        quarantine = wiring.link.quarantine if wiring.link is not None else None
-        self._quarantine = quarantine
+        self._quarantine = wiring.link.quarantine if wiring.link is not None else None
         # The quarantine process reads no partition.
-        self._leases.leaving = quarantine is not None
+        self._leases.leaving = self._quarantine is not None
         self._canceller = Canceller(self._buffer, self._attempts, outage)
         self._base = store.names.queue(settings.name)
         self._handlers = self._wake_up_handlers()
@@ -133,7 +128,9 @@ class QueueRunner:
             self._release_unstarted,
             self._start_deferred,
             self.histograms.run,
+            self._run_notes.run,
             self._unparker.run,
+            self._limited_starter.run,
         ]
         if self._quarantine is not None:
             taker = SuspectTaker(
@@ -149,8 +146,7 @@ class QueueRunner:
 
     async def stop(self, grace_period: GracePeriod) -> None:
         """Fetch nothing more, let running jobs end, and release the rest."""
-        promoters = [task for _, task in self._promoters.values()]
-        await stop_actors([*self._actors, *self._background.tasks, *promoters])
+        await stop_actors([*self._actors, *self._background.tasks, *dict(self._promoters.values()).values()])
         self._promoters.clear()
         await self._fetcher.stop()
         await self._release(self._buffer.take_all())
@@ -164,7 +160,7 @@ class QueueRunner:
         await leaving
         await self._background.stop()
         await self._release_all()
-        await self.histograms.close()
+        await asyncio.gather(self.histograms.close(), self._run_notes.close())
         with suppress(ServerError):
             await self._limiter.leave()
 
@@ -189,15 +185,16 @@ class QueueRunner:
             self._live_settings.live.settings.concurrency,
             leases.held,
             sharing.mode,
-            most=0 if leases.leaving else sharing.most,
-            instance=sharing.instance if sharing.mode == "static" else None,
-            instances=sharing.instances if sharing.mode == "static" else None,
+            0 if leases.leaving else sharing.most,
+            *sharing.instance_numbers,
+            sharing.take_over,
             since=leases.since,
             settings=settings_digest(self.settings),
             leaving=leases.leaving,
             schedules=self._version,
             tasks=sorted(code),
             signatures=[code[name] for name in sorted(code)],
+            demands=self._assignment.demands,
         )
 
     @property
@@ -251,11 +248,12 @@ class QueueRunner:
             "move": self._mover.on_wake_up,
             "flow": self._flow_dispatcher.on_wake_up,
             "cancel": self._on_cancel,
+            "stack": self._attempts.stacks.on_wake_up,
             "due": self._on_due,
             "tick": self._on_due,
             "bands": self._on_new_level,
             **dict.fromkeys(
-                (f"task {name}" for name in self._assignment.tasks), lambda base: self._unparker.wake_up()
+                (f"task {name}" for name in self._assignment.runnable), lambda base: self._unparker.wake_up()
             ),
         }
 
@@ -282,7 +280,11 @@ class QueueRunner:
         self._flow_dispatcher.follow([self._deliveries.partition(number) for number in numbers])
         await self._read()
         await self._wiring.register()
+        self._look_for_parked_jobs()
+
+    def _look_for_parked_jobs(self) -> None:
         self._unparker.wake_up()
+        self._limited_starter.wake_up()
 
     async def _apply_settings(self, live: LiveSettings) -> None:
         """Apply changed live settings."""
@@ -300,7 +302,7 @@ class QueueRunner:
         self._slots.apply_settings(live)
         if was_still or live.still:
             await self._read()
-            self._unparker.wake_up()
+            self._look_for_parked_jobs()
         if now.concurrency != before.settings.concurrency:
             self._background.start(self._wiring.register())
 
@@ -326,8 +328,8 @@ class QueueRunner:
 
     def _make_promoter(self, number: int, safety: float) -> Promoter:
         partition, assignment = self._deliveries.partition(number), self._assignment
-        tasks, store = assignment.tasks, self._wiring.store
-        schedules = ScheduleRunner(store, partition, tasks, self._outage, assignment.codecs)
+        tasks, codecs = assignment.tasks, assignment.codecs
+        schedules = ScheduleRunner(self._wiring.store, partition, tasks, self._outage, codecs)
         return Promoter(partition, self._outage, safety, schedules)
 
     async def _leave(self) -> None:
@@ -393,8 +395,5 @@ class QueueRunner:
             log.warning('queue "%s": deliveries could not be released: %s', self.settings.name, error)
         left = len(self._buffer) - self._buffer.abandoned
         if left:
-            log.warning(
-                'queue "%s": %d deliveries could not be released; other workers will reclaim them',
-                self.settings.name,
-                left,
-            )
+            text = 'queue "%s": %d deliveries could not be released; other workers will reclaim them'
+            log.warning(text, self.settings.name, left)

@@ -7,12 +7,12 @@ The write is fenced: a worker that has lost its delivery records nothing, and th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from qbull.core.calls import HistoryChange
 from qbull.core.codec import encode_result
 from qbull.core.durable import (
     MAX_HISTORY_BYTES,
@@ -26,7 +26,7 @@ from qbull.core.durable import (
     encode_record,
     make_error,
 )
-from qbull.core.outcome import Suspended, Undeliverable, describe
+from qbull.core.outcome import ContinuedAs, Suspended, Undeliverable, describe
 from qbull.core.signals import SignalWait
 from qbull.errors import (
     Fail,
@@ -35,6 +35,7 @@ from qbull.errors import (
     TakenOver,
     TooLarge,
 )
+from qbull.worker.call_inbox import CallInbox
 from qbull.worker.current import RunningJob
 from qbull.worker.durable_services import DurableServices
 from qbull.worker.replay import Replay
@@ -46,6 +47,7 @@ from qbull.worker.step_function import (
     leaves_of,
 )
 from qbull.worker.suspension import Suspension
+from qbull.worker.task_calls import TaskCall
 
 A = TypeVar("A")
 
@@ -69,7 +71,10 @@ class RecordedRun:
         self._replay = Replay(job.body.task, history)
         self._suspension = Suspension(self._replay, services.suspend)
         self._signals = SignalInbox(services)
+        self._calls = CallInbox(services, history.outcomes)
         self._fatal: PayloadError | None = None
+        self.continued: ContinuedAs | None = None
+        """Set when the run has to end because the job starts over."""
         self._is_over = False
         self._main = current_task()
         self._asks = 0
@@ -89,6 +94,8 @@ class RecordedRun:
             raise self.suspended
         if self._fatal is not None:
             raise self._fatal
+        if self.continued is not None:
+            raise self.continued
         self._replay.check_complete()
 
     def close(self) -> None:
@@ -117,7 +124,7 @@ class RecordedRun:
                     return failure
                 again.append(msgspec.structs.replace(record, end="a"))
         if again:
-            await self._services.write([(one.number, encode_record(one)) for one in again], 1, 0)
+            await self._services.write(HistoryChange([(one.number, encode_record(one)) for one in again]))
         return error
 
     def _returned(self) -> None:
@@ -155,6 +162,8 @@ class RecordedRun:
             raise asyncio.CancelledError
         if self.suspended is not None:
             raise self.suspended
+        if self.continued is not None:
+            raise self.continued
 
     async def _failed(self, key: StepKey, error: Exception, tried: StepTry, asker: object) -> NoReturn:
         encoded, shown = encode_error(key.name, error)
@@ -175,31 +184,35 @@ class RecordedRun:
         return record
 
     async def _put(self, key: StepKey, end: StepEnd, content: bytes, tried: StepTry) -> StepRecord:
-        """Write a record, and take the signal whose value it has."""
+        """Write a record. It takes the signal or the outcome of a call that it has, or starts a call."""
         number = self._history.last + 1
         self._history.last = number
         content = self._services.protect(number, content)
         started_ms, duration_ms = tried.times_ms()
-        record = StepRecord(number, *key, end, content, started_ms, duration_ms, tried.count)
+        asked = self._history.ask_number(key)
+        times = (started_ms, duration_ms)
+        record = StepRecord(number, *key, end, content, *times, tried.count, asked, tried.schema)
         encoded = encode_record(record)
         if self._history.size + len(encoded) > MAX_HISTORY_BYTES:
             raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
-        await self._write([(number, encoded)], 1, 0, tried.signal)
+        told = (tried.signal, tried.joined, tried.call, tried.published)
+        change = HistoryChange([(number, encoded)], 1, 0, *told)
+        await self._write(change)
         self._history.put(record, len(encoded))
         return record
 
-    async def _write(
-        self, records: Sequence[tuple[int, bytes]], first: int, last: int, signal: int = 0
-    ) -> None:
-        write = self._services.write(records, first, last, signal)
+    async def _write(self, change: HistoryChange) -> None:
+        write = self._services.write(change)
         # A task that no longer waits for a signal must not leave it half taken.
-        if not await (asyncio.shield(write) if signal else write):
+        if not await (asyncio.shield(write) if change.taken else write):
             raise TakenOver(
                 f'queue "{self._job.queue}": job {self._job.id.decode()} was given to another worker; '
                 "the steps of this run are no longer recorded"
             )
 
-    def _outcome(self, record: StepRecord, function: StepFunction | SignalWait, asker: object) -> Any:
+    def _outcome(
+        self, record: StepRecord, function: StepFunction | SignalWait | TaskCall, asker: object
+    ) -> Any:
         """The recorded result. Raises the recorded error."""
         content = self._content(record)
         if record.end != "e":
@@ -220,6 +233,7 @@ class RecordedRun:
     def _exceeded(self, bound: str) -> TooLarge:
         self._fatal = error = TooLarge(
             f'task "{self._job.body.task}": the history of a job has at most {bound}; '
-            "use checkpoint() in loops, and let steps return references to large data"
+            "use checkpoint() in loops or start over with continue_as(), "
+            "and let steps return references to large data"
         )
         return error

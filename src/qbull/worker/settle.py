@@ -132,6 +132,12 @@ class Settler:
             return True
         return False
 
+    def start_anew(self, delivered: DeliveredJob, record: bytes) -> bool:
+        """Let a durable job run again in its place, with this record and an empty history."""
+        batch = self._batch()
+        batch.outcomes.start_anew(delivered.position, delivered.id, record)
+        return self._waits(batch, delivered, leaves_slot=False)
+
     def park(self, delivered: DeliveredJob, need: str) -> bool:
         """Let a job wait for a worker whose code can run it."""
         batch = self._batch()
@@ -154,10 +160,14 @@ class Settler:
 
     async def written(self) -> list[bytes]:
         """Wait until the last outcome is written or refused. Returns the refused ids of its batch."""
+        return await asyncio.shield(self.last_written())
+
+    def last_written(self) -> asyncio.Future[list[bytes]]:
+        """Done when the last outcome is written or refused, with the refused ids of its batch."""
         batch = self._waiting[-1]
         if batch.written is None:
             batch.written = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(batch.written)
+        return batch.written
 
     def confirm(self, delivered: DeliveredJob, then: Callable[[bool], None]) -> None:
         """Call `then` when the last outcome, of this job, is written: with True if it is confirmed."""

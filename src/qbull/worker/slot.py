@@ -77,7 +77,7 @@ class Deadlines:
 
     @contextmanager
     def suspended(self, slot: Slot) -> Iterator[None]:
-        """Let the timeout of a slot start anew after the block."""
+        """Let the timeout of a slot start over after the block."""
         has_timeout, slot.deadline = slot.deadline is not None, None
         yield
         if has_timeout:

@@ -8,13 +8,18 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
-from qbull.core.outcome import Suspended
+from qbull.core.calls import StartedCall
+from qbull.core.outcome import ContinuedAs, Suspended
+from qbull.core.published import PublishedValue
 from qbull.core.retry import Retry
 from qbull.core.signals import SignalWait, check_signal_name
 from qbull.core.streams import EmittedKey
 from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError, QbullError
+
+if TYPE_CHECKING:
+    from qbull.worker.task_calls import TaskCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +48,9 @@ class StepRunner(Protocol):
 
     @property
     def suspended(self) -> Suspended | None: ...
+    @property
+    def continued(self) -> ContinuedAs | None: ...
+    def continue_as(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn: ...
     async def step(self, call: StepCall) -> Any: ...
     def step_sync(self, call: StepCall) -> Any: ...
     async def checkpoint(self, name: str, value: Any) -> Any: ...
@@ -51,8 +59,12 @@ class StepRunner(Protocol):
     def sleep_sync(self, wake: WakeTime) -> None: ...
     async def wait_for(self, wait: SignalWait) -> Any: ...
     def wait_for_sync(self, wait: SignalWait) -> Any: ...
+    async def call(self, call: TaskCall) -> Any: ...
+    def call_sync(self, call: TaskCall) -> Any: ...
     async def patched(self, change: str) -> bool: ...
     def patched_sync(self, change: str) -> bool: ...
+    async def publish(self, name: str, value: Any) -> None: ...
+    def publish_sync(self, name: str, value: Any) -> None: ...
     def emission(self, content: bytes) -> EmittedKey | None: ...
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
@@ -63,13 +75,19 @@ class StepRunner(Protocol):
 class StepTry:
     """A step that runs: when it started, and how often it was tried.
 
-    If it waits for a signal: the one that it has taken, or 0, and the newest one that it has seen.
+    If it waits for a signal: the one that it has taken, or 0, and the newest one that it has seen. If it is a
+    call: the one that starts, or the name of the one that has ended. `published`: the value that it shows.
     """
 
     started: float
     count: int = 0
     signal: int = 0
     seen: int = 0
+    call: StartedCall | None = None
+    joined: str = ""
+    published: PublishedValue | None = None
+    schema: bytes = b""
+    """The JSON Schema of the signal that it starts to wait for."""
 
     def times_ms(self) -> tuple[int, float]:
         """When it started, and for how long it has run."""
@@ -78,12 +96,13 @@ class StepTry:
 
 @dataclass(frozen=True, slots=True)
 class StepCall:
-    """One call of a step."""
+    """One call of a step. With a `pool`, the function runs in a transaction of PostgreSQL, once."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: StepOptions
+    pool: Any = None
 
 
 @dataclass(frozen=True, slots=True)

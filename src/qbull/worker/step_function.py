@@ -20,6 +20,10 @@ _PLAIN_RESULTS = (type(None), bool, int, str, float)
 """Types whose values come back from JSON as they are."""
 
 
+stand_ins: list[Callable[[StepCall], Callable[..., Any] | None]] = []
+"""Functions that replace those of steps in tests (testing/replaced_steps.py). The newest one counts."""
+
+
 class StepFunction(msgspec.Struct, frozen=True):
     """The name of a function, whether it is a coroutine function, and the type of its result."""
 
@@ -82,18 +86,24 @@ def refuse_timeout(call: StepCall, function: StepFunction) -> None:
         )
 
 
+def function_to_call(call: StepCall) -> Callable[..., Any]:
+    """The function of a step, or the one that replaces it in a test."""
+    others = (stand_in(call) for stand_in in reversed(stand_ins))
+    return next((other for other in others if other is not None), call.function)
+
+
 async def try_step(
     call: StepCall, function: StepFunction, run_plain: Callable[[Callable[[], Any]], Awaitable[Any]]
 ) -> Any:
     """Call the function of a step once; a plain one in a thread."""
-    timeout = call.options.timeout
+    timeout, called = call.options.timeout, function_to_call(call) if stand_ins else call.function
     if not function.is_async:
-        return await run_plain(lambda: call.function(*call.args, **call.kwargs))
+        return await run_plain(lambda: called(*call.args, **call.kwargs))
     if timeout is None:
-        return await call.function(*call.args, **call.kwargs)
+        return await called(*call.args, **call.kwargs)
     try:
         async with asyncio.timeout(timeout) as limit:
-            return await call.function(*call.args, **call.kwargs)
+            return await called(*call.args, **call.kwargs)
     except TimeoutError as error:
         if not limit.expired():
             raise

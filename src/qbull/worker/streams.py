@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from qbull.core.streams import UNNAMED_VALUE, EmittedKey, encode_emitted
+from qbull.core.values import ValueHooks
 from qbull.store.batch import Batcher
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.streams import MAX_EMITTED_PER_CALL, Emission, emit
@@ -46,8 +47,10 @@ class StreamWriter:
 
     def encode(self, job: RunningJob, value: Any) -> bytes:
         """A value as JSON. Raises PayloadError if that is impossible."""
-        name = job.body.task
-        return encode_emitted(name, value, self._tasks[name].signature.hooks)
+        return encode_emitted(job.body.task, value, self.hooks_of(job))
+
+    def hooks_of(self, job: RunningJob) -> ValueHooks:
+        return self._tasks[job.body.task].signature.hooks
 
     async def emit(self, job: RunningJob, content: bytes) -> bool:
         """Add a value to the stream of a job. Returns False if the job belongs to another worker by now."""

@@ -1,8 +1,8 @@
-"""Suspension: a durable run leaves its worker when all that it waits for are sleeps and signals.
+"""Suspension: a durable run leaves its worker when all that it waits for are sleeps, signals and called jobs.
 
 While other steps of the run are under way, a sleep waits in memory. When the last of them has returned and
-the code asks for nothing else, the run is suspended until the first of its sleeps is over, or a signal comes
-that it waits for.
+the code asks for nothing else, the run is suspended until the first of its sleeps is over, a signal comes
+that it waits for, or a job has ended that it has called.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from qbull.worker.replay import TURNS_PER_RESULT, Replay
 class Sleep(NamedTuple):
     """A sleep of the run: its end in milliseconds of the server's clock, and whether it holds the lane.
 
-    If it waits for a signal, `signal` is its name, and `seen` is the newest signal that this wait knows.
+    If it waits for a signal, `signal` is its name. If it waits for a signal or a called job, `seen` is the
+    number of the newest signal or outcome that it knows.
     """
 
     due_ms: int
     hold_lane: bool
     signal: str | None = None
-    seen: int = 0
+    seen: int | None = None
 
 
 class Suspension:
@@ -75,7 +76,7 @@ class Suspension:
         sleeps = [self._sleeping[over] for over in waiting]
         due_ms, hold_lane = min(one.due_ms for one in sleeps), any(one.hold_lane for one in sleeps)
         names = sorted({one.signal for one in sleeps if one.signal is not None})
-        seen = min((one.seen for one in sleeps if one.signal is not None), default=0)
+        seen = min((one.seen for one in sleeps if one.seen is not None), default=None)
         self.suspended = Suspended(due_ms, hold_lane=hold_lane, waits_for=names, seen=seen)
         if not self._suspend(self.suspended):
             for over in waiting:

@@ -1,8 +1,11 @@
-"""Unpark: take parked jobs that this worker's code can run.
+"""Unpark: take parked jobs that this worker can run.
 
 Other workers have parked them (parking.py). A wake-up names the task of a parked job, so that workers
-which do not know the task do nothing. A worker also looks when it starts, and every half minute. With `auto`
+which cannot run the task do nothing. A worker also looks when it starts, and every half minute. With `auto`
 sharing workers take parked jobs of all partitions, else only of those that they read.
+
+Each round takes some jobs of every need, so that no task waits for all jobs of another one. If a task holds
+resources, its tokens come first and its jobs afterwards.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.limiter import Limiter
 from qbull.worker.parking import ParkedJobs
 from qbull.worker.prefetch import delivery_key
+from qbull.worker.resource_jobs import TOKEN_POLL_SECONDS
+from qbull.worker.room import wait_for_room
 from qbull.worker.slots import SlotRunner
 from qbull.worker.wiring import WorkerWiring
 
@@ -30,6 +35,8 @@ PARKED_POLL_SECONDS = 30.0
 """Seconds between two looks for parked jobs without a wake-up, in a queue of up to 16 partitions."""
 HOPELESS_POLL_SECONDS = 1.0
 """Seconds between two looks for jobs that no live worker can run and whose grace passes."""
+LOOK_SPACING_SECONDS = 0.02
+"""Seconds between two looks at least: many jobs may be parked one after the other."""
 LIMIT_RETRY_SECONDS = 0.2
 """Seconds until the next try if the limits of the queue let no job start."""
 
@@ -91,6 +98,7 @@ class Unparker:
         self._outage = wiring.outage
         self._takes_all = wiring.sharing.mode == "auto"
         self._parked = parked
+        self._resources = parked.resources
         self._deliveries = deliveries
         self._buffer = deliveries.buffer
         self._limiter = limiter
@@ -110,16 +118,34 @@ class Unparker:
             looks = await self._outage.retry_until_up(partial(read_needs, partitions))
             pause = PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)
             self._hopeless.forget_all_but({need for needs in looks for need in needs})
+            starving: set[str] = set()
             for partition, needs in zip(partitions, looks, strict=True):
                 for need, since in needs.items():
                     number = partition.number
                     if need.is_met_by(self._parked.code):
-                        await self._take(self._deliveries.partition(number), need)
+                        if self._resources.uses(need.task) and not self._resources.can_start(need.task):
+                            starving.add(need.task)
+                        elif await self._take(self._deliveries.partition(number), need):
+                            pause = 0.0
                     elif await self._is_hopeless_here(need):
                         pause = min(pause, await self._fail_after_grace(number, need, since))
+            self._resources.waiting = starving
+            if pause > 0:
+                await self._rest(pause, starving)
+                await asyncio.sleep(LOOK_SPACING_SECONDS)
+
+    async def _rest(self, seconds: float, starving: set[str]) -> None:
+        """Wait for a wake-up, or until one of these tasks can have its tokens."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                polls = starving or self._resources.has_reserved
+                async with asyncio.timeout(min(left, TOKEN_POLL_SECONDS) if polls else left):
                     await self._wake_up.wait()
+                    return
+            self._resources.drop_lost()
+            if any(self._resources.can_start(task) for task in starving):
+                return
 
     async def release_lost(self) -> None:
         """Release deliveries whose replies were lost, when nothing more is taken."""
@@ -152,64 +178,60 @@ class Unparker:
         left = max(MISFIT_GRACE_SECONDS - parked_for, self._hopeless.grace_left(need))
         if left > 0:
             return min(left, PARKED_POLL_SECONDS)
-        await self._take(self._deliveries.partition(number), need, MISFIT_GRACE_SECONDS)
+        while await self._take(self._deliveries.partition(number), need, MISFIT_GRACE_SECONDS):
+            pass
         return HOPELESS_POLL_SECONDS
 
     async def _server_time(self) -> float:
         return await server_time(self._store)
 
-    async def _take(self, partition: Partition, need: CodeNeed, min_age: float = 0.0) -> None:
-        """Take jobs that have been parked for so many seconds, until none is left that this worker may
-        take.
-        """
-        while True:
-            count = await self._room()
-            try:
-                taken, permitted = await self._unpark(partition, need, count, min_age)
-            except ServerError as error:
-                self._outage.failed(error, self)
-                await self._outage.retry_until_up(partial(self._release_unknown, partition))
-                self._outage.recovered(self)
-                continue
-            if taken is None or (permitted and len(taken) < permitted):
-                return
-            if not permitted:
-                await asyncio.sleep(LIMIT_RETRY_SECONDS)
+    async def _take(self, partition: Partition, need: CodeNeed, min_age: float = 0.0) -> bool:
+        """Take jobs that have been parked for so many seconds, as many as there are free slots.
 
-    async def _room(self) -> int:
-        """Wait for a free slot; returns how many there are."""
-        free = self._slots.free_slots() - self._buffer.waiting
-        while free <= 0:
-            self._buffer.reserved = 0 if self._limiter.limited else 1
-            try:
-                self._buffer.room.clear()
-                await self._buffer.room.wait()
-            finally:
-                self._buffer.reserved = 0
-            free = self._slots.free_slots() - self._buffer.waiting
-            if free <= 0 and not self._buffer.returned_waiting:
-                # The next slot that becomes free takes it before the prefetched jobs.
-                return 1
-        return free
+        Returns whether there may be more.
+        """
+        count = await wait_for_room(self._slots, self._buffer, self._limiter)
+        try:
+            taken, permitted = await self._unpark(partition, need, count, min_age)
+        except ServerError as error:
+            self._outage.failed(error, self)
+            await self._outage.retry_until_up(partial(self._release_unknown, partition))
+            self._outage.recovered(self)
+            return True
+        if taken is None or (permitted and len(taken) < permitted):
+            return False
+        if not permitted:
+            await asyncio.sleep(
+                TOKEN_POLL_SECONDS if self._resources.uses(need.task) else LIMIT_RETRY_SECONDS
+            )
+        return True
 
     async def _unpark(
         self, partition: Partition, need: CodeNeed, count: int, min_age: float
     ) -> tuple[list[Delivery] | None, int]:
-        """The deliveries, or None if the queue does not read now; and how many the limits have permitted."""
+        """The deliveries, or None if the queue does not read now; and how many it was allowed to take."""
         async with self._reading:
             if self._share() is None:
                 return None, 0
-            limited = self._limiter.limited
-            permitted = await self._limiter.acquire(count, wait_for_one=False) if limited else count
+            uses_tokens = self._resources.uses(need.task)
+            leases = self._resources.reserve(need.task, count) if uses_tokens else []
+            count = len(leases) if uses_tokens else count
+            limited, permitted = self._limiter.limited, count
             taken: list[Delivery] = []
             try:
+                if limited and count:
+                    permitted = await self._limiter.acquire(count, wait_for_one=False)
                 if permitted:
-                    packed = [need.pack()]
-                    taken = await self._store.unpark(partition, self._worker, packed, permitted, min_age)
+                    taken = await self._store.unpark(
+                        partition, self._worker, need.pack(), permitted, min_age=min_age
+                    )
+                    if leases:
+                        self._resources.attach(taken, leases)
                     self._remember(taken, need)
                     self._slots.admit(taken)
             finally:
-                if limited:
+                self._resources.attach((), leases)
+                if limited and count:
                     self._limiter.fetched(permitted, len(taken))
             if limited and len(taken) < permitted:
                 await self._limiter.settle_up()
@@ -224,9 +246,6 @@ class Unparker:
             known.update((delivery_key(delivery), need) for delivery in taken)
 
     async def _release_unknown(self, partition: Partition) -> None:
-        """Release deliveries that are not in the buffer: the reply that carried them was lost."""
-        with self._buffer.track_departures() as left:
-            mine = await self._store.unparked(partition, self._worker)
-        lost = [one for one in mine if one not in self._buffer and delivery_key(one) not in left]
-        if lost:
-            await partition.release(self._worker, [delivery.position for delivery in lost])
+        """Release deliveries whose replies were lost. No other reply may be on its way meanwhile."""
+        async with self._reading:
+            await self._deliveries.release_unknown_unparked(partition)

@@ -8,9 +8,11 @@ from typing import Any
 
 from qbull.core.sharing import Sharing
 from qbull.store.store import Store
+from qbull.worker.host_tokens import HostTokens
 from qbull.worker.isolation import Isolation
 from qbull.worker.outage import Outage
 from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 
 
@@ -42,3 +44,7 @@ class WorkerWiring:
     """The control channel to the supervisor; None without one."""
     register: Callable[[], Coroutine[Any, Any, None]]
     """Writes to the registry which partitions the worker reads: `Worker._register`."""
+    limits: SharedLimits
+    """The limits that queues share."""
+    tokens: HostTokens
+    """The resources that all workers on the host share."""

@@ -11,30 +11,40 @@ import asyncio
 import os
 import secrets
 import socket
+import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from qbull.config import shortest_min_idle
+from qbull.core.demand import WorkerOffer
+from qbull.core.limits import declared_values
 from qbull.core.sharing import Sharing
+from qbull.environment import resource_directory
 from qbull.errors import MAX_DELAY_SECONDS, ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.actor import start_actor, stop_actors
-from qbull.worker.assignment import Assignment
+from qbull.worker.argument_sweeper import ArgumentSweeper
+from qbull.worker.assignment import Assignment, check_static_sharing
 from qbull.worker.blocked_worker import BlockedWorker
 from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.grace_period import GracePeriod
+from qbull.worker.host_tokens import HostTokens
 from qbull.worker.isolation import Isolation
 from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
 from qbull.worker.outage import Outage
 from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
+from qbull.worker.publish import TaskPublisher
 from qbull.worker.queue_runner import QueueRunner
+from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.wakeups import WakeUpListener
 from qbull.worker.wiring import LoopFence, WorkerWiring
@@ -64,7 +74,7 @@ class Worker:
         make_store: Opens a connection; heartbeats use one of their own.
         assignments: The queues to serve, with their tasks.
         sharing: How workers share the partitions of a queue.
-        min_idle: Seconds without a heartbeat after which a worker counts as dead.
+        min_idle: Seconds without a heartbeat after which a worker counts as dead, unless a queue says less.
         supervision: Given if a supervisor has started this process.
         alongside: Duties that run while the worker runs.
     """
@@ -80,9 +90,11 @@ class Worker:
         alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self.id = supervision.worker if supervision is not None else new_worker_id()
+        self._started_ms = int(time.time() * 1000)
         self._make_store = make_store
         self._store = make_store().without_retry
         self._assignments = assignments
+        self._limits = {limit.limit for each in assignments for limit in each.limits}
         self._outage = Outage()
         self._supervised = supervision is not None
         self._heartbeat = None if self._supervised else HeartbeatThread(self._make_heartbeat)
@@ -91,26 +103,29 @@ class Worker:
         self._lifespans = next((each.lifespans for each in assignments if each.lifespans), None)
         self._lifespans_started = False
         self._debug = any(each.debug for each in assignments)
+        self._offer = next((each.offer for each in assignments), WorkerOffer())
+        check_static_sharing(assignments, sharing or Sharing())
         self._wiring = WorkerWiring(
             self._store,
             self.id,
             sharing or Sharing(),
-            min_idle,
+            shortest_min_idle([each.settings for each in assignments], min_idle),
             self._outage,
             Isolation(),
             supervision.crash_board if supervision is not None else None,
             LoopFence(),
             supervision.link if supervision is not None else None,
             self._register,
+            SharedLimits(self._store, self.id, self._outage),
+            HostTokens(self._offer.resources, resource_directory()),
         )
         self._runners: list[QueueRunner] = []
         slot = 0
         for assignment in assignments:
             self._runners.append(QueueRunner(self._wiring, assignment, slot))
             slot += board_slots_for(assignment.settings.concurrency)
-        self._declarers = [
-            ScheduleDeclarer(self._store, assignment, self._outage) for assignment in assignments
-        ]
+        self._declarers = [ScheduleDeclarer(self._store, each, self._outage) for each in assignments]
+        self._publishers = [TaskPublisher(self._store, each, self._outage) for each in assignments]
         self._loop_watch = LoopWatch(
             self._wiring.crash_board,
             lambda: [slot for runner in self._runners for slot in runner.slots],
@@ -130,17 +145,27 @@ class Worker:
 
     async def start(self) -> None:
         """Start to run jobs. Raises if the server cannot be used, or if a lifespan fails."""
+        self._wiring.tokens.open()
         if self._lifespans is not None:
             await self._lifespans.start(cpu=self._debug)
             self._lifespans_started = True
         for assignment in self._assignments:
             await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
+        await self._taken(partial(self._wiring.limits.declare, self._limits))
         if self._heartbeat is not None:
             await self._heartbeat.start()
         self._actors.append(start_actor(WakeUpListener(self._store, self._outage, self._on_wake_up).run))
         for declarer in self._declarers:
             await self._taken(declarer.tick)
             self._actors.append(start_actor(declarer.run))
+        for publisher in self._publishers:
+            await self._taken(publisher.publish)
+            self._actors.append(start_actor(publisher.run))
+        self._actors += [
+            start_actor(ArgumentSweeper(self._store, each.settings, each.arguments).run)
+            for each in self._assignments
+            if each.arguments is not None
+        ]
         self._loop_watch.start()
         # Not earlier: from now on the other workers leave its share to it.
         await self._taken(self._register)
@@ -210,6 +235,8 @@ class Worker:
         await self._loop_watch.stop()
         await stop_actors(self._actors)
         await asyncio.gather(*(runner.stop(grace_period) for runner in self._started))
+        if not self.abandoned:
+            await self._wiring.limits.close()
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         if not self.abandoned and not any(runner.buffer.offered for runner in self._started):
@@ -270,7 +297,15 @@ class Worker:
     async def _register(self) -> None:
         queues = {runner.settings.name: runner.serving() for runner in self._runners}
         member = RegisteredWorker(
-            socket.gethostname(), os.getpid(), self._wiring.sharing.pod or self.id, queues
+            socket.gethostname(),
+            os.getpid(),
+            self._wiring.sharing.pod or self.id,
+            queues,
+            version=sys.modules["qbull"].__version__,
+            started_ms=self._started_ms,
+            limits={limit.name: declared_values(limit) for limit in self._limits},
+            labels=dict(self._offer.labels),
+            resources=dict(self._offer.resources),
         )
         await self._store.register_worker(self.id, member, self._wiring.min_idle)
 
@@ -280,6 +315,7 @@ class Worker:
         return store, Heartbeat(store, queues, lambda: [self.id], self._wiring.min_idle, Outage())
 
     def _on_wake_up(self, base: str, word: str) -> None:
+        self._wiring.limits.on_wake_up(base, word)
         for runner in self._runners:
             runner.on_wake_up(base, word)
         if word in ("workers", ""):

@@ -5,6 +5,7 @@ from loads import (
     chunks,
     cpu,
     deploys,
+    durable,
     expiry,
     flows,
     halts,
@@ -16,6 +17,6 @@ from loads import (
 )
 
 SMALL_LOADS = (
-    threads, cpu, chunks, flows, unique, cancels, expiry, rates, limits, halts, priorities, deploys,
+    threads, cpu, chunks, flows, unique, cancels, expiry, rates, limits, halts, priorities, deploys, durable,
 )  # fmt: skip
 """Those that one producer enqueues (small_producer.py)."""

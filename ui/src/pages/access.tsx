@@ -2,14 +2,14 @@
 import { useState } from "preact/hooks";
 import { get, post, remove } from "../api";
 import { useAsk } from "../ask";
-import { moment } from "../format";
+import { moment, withShortIds } from "../format";
 import { Ago, Button, Card, Copy, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { confirm, Dialog, FormDialog } from "../parts/dialog";
 import { Field, Select } from "../parts/field";
 import { say } from "../parts/toast";
 import { admin } from "../session";
-import { t } from "../words";
+import { t, type Text } from "../words";
 import type { AuditEntry, AuditPage, CreatedToken, Done, Tokens } from "../wire";
 
 export function AccessView() {
@@ -48,7 +48,7 @@ function TokensCard() {
       <Shown answer={asked} rows={3}>
         {(told) =>
           told.tokens.length === 0 ? (
-            <Empty icon="access" title={t("No tokens were made")}>{t("Programs use a token to call the API; each should have its own.")}</Empty>
+            <Empty icon="access" title={t("No tokens yet")}>{t("Programs use a token to call the API; each should have its own.")}</Empty>
           ) : (
             <div class="scroll">
               <table>
@@ -57,8 +57,8 @@ function TokensCard() {
                     <th class="grow">{t("Name")}</th>
                     <th>{t("Role")}</th>
                     <th>{t("Queues")}</th>
-                    <th>{t("Made by")}</th>
-                    <th class="num">{t("Made")}</th>
+                    <th>{t("Created by")}</th>
+                    <th class="num">{t("Created")}</th>
                     <th class="num">{t("Last used")}</th>
                     <th class="num">{t("Expires")}</th>
                     <th><span class="unseen">{t("Actions")}</span></th>
@@ -70,8 +70,8 @@ function TokensCard() {
                       <td class="grow strong">{one.name}</td>
                       <td><Tag tone={one.role === "admin" ? "accent" : "plain"}>{t(one.role)}</Tag></td>
                       <td class="mono" data-label={t("Queues")}>{one.queues.length ? one.queues.join(" ") : <span class="faint">{t("all")}</span>}</td>
-                      <td data-label={t("Made by")}>{one.createdBy}</td>
-                      <td class="num" data-label={t("Made")}><Ago at={one.createdAt} /></td>
+                      <td data-label={t("Created by")}>{one.createdBy}</td>
+                      <td class="num" data-label={t("Created")}><Ago at={one.createdAt} /></td>
                       <td class="num" data-label={t("Last used")}>{one.lastUsedAt ? <Ago at={one.lastUsedAt} /> : <span class="faint">{t("never")}</span>}</td>
                       <td class="num" data-label={t("Expires")}>{one.expiresAt ? <Ago at={one.expiresAt} /> : <span class="faint">{t("never")}</span>}</td>
                       <td class="actions">
@@ -133,7 +133,7 @@ function NewToken({ onClose, then }: { onClose: () => void; then: (made: Created
   return (
     <FormDialog
       title={t("New token")}
-      action={t("Make it")}
+      action={t("Create")}
       onClose={onClose}
       disabled={!name}
       submit={async () => then(await post<CreatedToken>("api/tokens", { name, role, queues: queues.split(/[\s,]+/).filter(Boolean), ...(days ? { expiresIn: Number(days) * 86_400 } : {}) }))}
@@ -211,11 +211,11 @@ function AuditCard() {
                           </span>
                         </td>
                         <td class="nowrap">
-                          {one.action} {one.count > 1 && <Tag>× {one.count}</Tag>}
+                          {t(one.action as Text)} {one.count > 1 && <Tag>× {one.count}</Tag>}
                         </td>
                         <td class="grow">
                           <span class="cut">
-                            <span class="mono">{one.target}</span> <small class="faint">{details(one)}</small>
+                            <span class="mono" title={one.target}>{withShortIds(one.target)}</span> <small class="faint" title={details(one)}>{withShortIds(details(one))}</small>
                           </span>
                         </td>
                         <td><Tag tone={one.status < 300 ? "good" : "bad"}>{one.status}</Tag></td>

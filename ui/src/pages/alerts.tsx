@@ -2,17 +2,20 @@
 import { useState } from "preact/hooks";
 import { post } from "../api";
 import { useAsk } from "../ask";
+import { withShortIds } from "../format";
 import { Ago, Button, Card, Head, StateBadge, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { Dialog } from "../parts/dialog";
 import { Icon } from "../parts/icon";
 import { say } from "../parts/toast";
+import { ProblemList } from "../parts/problems";
+import { pauseOrResume } from "../queue-actions";
+import { health, isFiring } from "../health";
 import { to } from "../route";
 import { alert } from "../said";
 import { admin } from "../session";
 import { t, translated } from "../words";
 import type { AlertDestination, AlertProblem, Alerts as Told, Tried, TriedAlerts } from "../wire";
-import { pauseOrResume } from "./queues";
 
 const QUEUE = "qbull.alerts";
 
@@ -43,7 +46,7 @@ export function Alerts() {
               <div class="notice warn">
                 <Icon name="alerts" />
                 <div>
-                  <b>{t("Alerts go nowhere")}</b>
+                  <b>{t("Alerts have no recipient")}</b>
                   <p>{t("Set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS for the workers and for this server.")}</p>
                 </div>
               </div>
@@ -57,6 +60,7 @@ export function Alerts() {
                 </div>
               </div>
             )}
+            <Firing />
             <Problems told={now} />
             <Messages told={now} />
           </>
@@ -77,11 +81,21 @@ function destinationText(one: AlertDestination): string {
   return destinationTexts[one.kind](one.host);
 }
 
+/** The same list as on the overview. */
+function Firing() {
+  const problems = health.value?.problems.filter(isFiring) ?? [];
+  return (
+    <Card title={t("Firing")} flush>
+      {problems.length === 0 ? <Empty icon="done" title={t("All queues work normally")} /> : <ProblemList problems={problems} most={50} />}
+    </Card>
+  );
+}
+
 function Problems({ told }: { told: Told }) {
   return (
-    <Card title={t("Firing")} aside={<span class="faint">{told.asking.length ? t("asked for by {queues}", { queues: told.asking.join(", ") }) : ""}</span>} flush>
+    <Card title={t("Alerts")} aside={<span class="faint">{told.asking.length ? t("asked for by {queues}", { queues: told.asking.join(", ") }) : ""}</span>} flush>
       {told.problems.length === 0 ? (
-        <Empty icon="done" title={t("Nothing is wrong, as far as is known")}>
+        <Empty icon="done" title={t("No alert is open")}>
           {told.asking.length ? "" : t("No queue asks for alerts yet: give one alert=True. Lost workers are always reported.")}
         </Empty>
       ) : (
@@ -141,7 +155,7 @@ function Messages({ told }: { told: Told }) {
                 <tr key={one.id} data-row tabIndex={-1}>
                   <td class="grow">
                     <a class="cut" href={to.job(QUEUE, one.id)} title={one.text}>{one.text}</a>
-                    {one.error && <small class="error-text cut">{one.error}</small>}
+                    {one.error && <small class="error-text cut" title={one.error}>{withShortIds(one.error)}</small>}
                   </td>
                   <td class="nowrap">{destinationText(one.to)}</td>
                   <td>{one.state === "completed" ? <Tag tone="good">{t("sent")}</Tag> : <StateBadge state={one.state} />}</td>

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { at } from "../api";
 import { useAsk } from "../ask";
-import { count } from "../format";
+import { count, withShortIds } from "../format";
 import { changes, queues } from "../live";
 import { Ago, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Loading, Shown } from "../parts/blank";
@@ -82,7 +82,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                     <tr key={one.fingerprint} data-row tabIndex={-1}>
                       <td class="num strong">{count(one.count)}</td>
                       <td class="grow">
-                        <a class="cut error-text" href={to.jobs(queue, "failed", { fingerprint: one.fingerprint })} title={one.lastError}>{one.lastError}</a>
+                        <a class="cut error-text" href={to.error(queue, one.fingerprint)} title={one.lastError}>{withShortIds(one.lastError)}</a>
                       </td>
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
                       <td class="num" data-label={t("First")}><Ago at={one.firstAt} /></td>

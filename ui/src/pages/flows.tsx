@@ -1,73 +1,107 @@
-// Flows: jobs that wait for each other, those under way and those that ended lately.
+// Flows: jobs that wait for each other, those under way and those that ended lately. Found by words and state, retried and cancelled as a whole.
 import { useAsk } from "../ask";
+import { clock, count, duration } from "../format";
 import { Ago, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
+import { Choice } from "../parts/field";
 import { FlowLine } from "../parts/flow";
-import { to } from "../route";
+import { place, refine, to } from "../route";
+import { operator } from "../session";
 import { t } from "../words";
 import type { Flows as Told, ShownFlow } from "../wire";
+import { FlowButtons } from "./flow-actions";
 
 const tones = { running: "accent", completed: "good", rescued: "warn", failed: "bad", cancelled: "plain" } as const;
+const states = ["running", "completed", "rescued", "failed", "cancelled"] as const;
 
 export function Flows() {
   const asked = useAsk<Told>("api/flows", { every: 2500 });
+  const wanted = place.value.query.get("find") ?? "";
+  const state = place.value.query.get("state") ?? "";
   return (
     <>
-      <Head title={t("Flows")} under={t("Jobs that wait for other jobs: one after the other, or all of a group before the next.")} />
+      <Head title={t("Flows")} under={t("Jobs that wait for other jobs: one after the other, or all of a group before the next.")}>
+        <div class="search" data-filter>
+          <input type="search" aria-label={t("Find a flow")} placeholder={t("Task, argument or id")} value={wanted} onInput={(event) => refine({ find: event.currentTarget.value }, { replace: true })} />
+        </div>
+      </Head>
+      <Choice label={t("State")} value={state} options={[["", t("all")], ...states.map((one): [string, string] => [one, t(one)])]} onPick={(one) => refine({ state: one })} />
       <Card flush>
         <Shown answer={asked} rows={6}>
-          {(told) =>
-            told.flows.length === 0 ? (
-              <Empty icon="flows" title={t("There are no flows")}>
-                {t("Chains and groups of jobs appear here while they run, and for a while after.")}
+          {(told) => {
+            const shown = told.flows.filter((one) => (!state || one.state === state) && matches(one, wanted));
+            return shown.length === 0 ? (
+              <Empty icon="flows" title={told.flows.length ? t("No flow matches") : t("There are no flows")}>
+                {told.flows.length ? null : t("Chains and groups of jobs appear here while they run, and for a while after.")}
               </Empty>
             ) : (
               <div class="scroll">
-                <table class="flows">
+                <table class="dense flows">
                   <thead>
                     <tr>
-                      <th>{t("Ends with")}</th>
+                      <th>{t("Flow")}</th>
                       <th>{t("State")}</th>
                       <th class="grow">{t("Jobs")}</th>
                       <th class="num">{t("completed")}</th>
-                      <th class="num">{t("Enqueued")}</th>
+                      <th class="num">{t("Started")}</th>
+                      <th class="num">{t("Took")}</th>
+                      {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
                     </tr>
                   </thead>
                   <tbody>
-                    {told.flows.map((one) => (
-                      <Row key={one.flow} one={one} />
+                    {shown.map((one) => (
+                      <Row key={one.flow} one={one} then={asked.again} />
                     ))}
                   </tbody>
                 </table>
               </div>
-            )
-          }
+            );
+          }}
         </Shown>
       </Card>
     </>
   );
 }
 
-function Row({ one }: { one: ShownFlow }) {
-  const done = one.steps.filter((step) => step.state === "completed").length;
+function matches(one: ShownFlow, wanted: string): boolean {
+  const text = [one.first, one.task, one.about, one.flow, ...one.steps.flatMap((step) => [step.id, `${step.queue}/${step.task}`])].join(" ");
+  return wanted
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.toLowerCase().includes(word));
+}
+
+function Row({ one, then }: { one: ShownFlow; then: () => Promise<void> }) {
+  const all = Object.values(one.counts).reduce((sum, n) => sum + n, 0);
+  const failed = one.counts.failed ?? 0;
+  const end = one.finishedAt ? Date.parse(one.finishedAt) : clock.value;
   return (
     <tr data-row tabIndex={-1}>
-      <td class="job-name">
+      <td class="flow-name">
         <a href={to.job(one.queue, one.id)}>
-          <span class="strong">{one.task}</span>
-          <span class="mono faint cut">{one.queue}</span>
+          <span class="strong">{one.first === one.task ? one.task : `${one.first} → ${one.task}`}</span>
+          <small class="faint cut" title={one.about ?? undefined}>{one.about ?? one.flow.slice(0, 8)}</small>
         </a>
       </td>
-      <td>
+      <td data-label={t("State")}>
         <Tag tone={tones[one.state]}>{t(one.state)}</Tag>
       </td>
       <td class="grow">
         <FlowLine steps={one.steps} />
       </td>
-      <td class="num" data-label={t("completed")}>{t("{n} of {all}", { n: done, all: one.more ? `${one.steps.length}+` : one.steps.length })}</td>
-      <td class="num" data-label={t("Enqueued")}>
+      <td class="num nowrap" data-label={t("completed")}>
+        {t("{n} of {all}", { n: one.counts.completed ?? 0, all: one.more ? `${all}+` : all })}
+        {failed > 0 && <small class="bad-text"> · {count(failed)} {t("failed")}</small>}
+      </td>
+      <td class="num" data-label={t("Started")}>
         <Ago at={one.createdAt} />
       </td>
+      <td class="num nowrap" data-label={t("Took")}>{duration(Math.max(0, end - Date.parse(one.createdAt)))}</td>
+      {operator.value && (
+        <td class="num row-actions">
+          <FlowButtons queue={one.queue} id={one.id} counts={one.counts} then={then} />
+        </td>
+      )}
     </tr>
   );
 }

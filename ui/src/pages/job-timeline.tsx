@@ -6,14 +6,19 @@ import { duration, moment } from "../format";
 import { Ago } from "../parts/basics";
 import { Loading } from "../parts/blank";
 import { Icon, type IconName } from "../parts/icon";
+import { Traceback } from "../parts/traceback";
 import { t } from "../words";
 import type { Attempt, History, Job } from "../wire";
+import { CompareAttempts } from "./job-compare";
+import { Waterfall } from "./job-waterfall";
 
 export function Timeline({ job }: { job: Job }) {
   const asked = useAsk<History>(at.job(job.queue, job.id, "/history"), { every: 3000 });
   if (!asked.data) return <Loading rows={3} />;
   const { attempts, worker, crashes } = asked.data;
   return (
+    <>
+    <Waterfall job={job} attempts={attempts} />
     <ol class="timeline">
       <Point icon="plus" title={job.schedule ? t("Enqueued by the schedule {name}", { name: job.schedule }) : t("Enqueued")} when={job.createdAt} />
       {attempts.map((one, n) => (
@@ -25,6 +30,8 @@ export function Timeline({ job }: { job: Job }) {
       {job.state === "active" && <Point icon="active" tone="active" title={t("Attempt {n} is running", { n: job.attempt })} note={worker} when={job.startedAt} />}
       {job.state === "cancelled" && <Point icon="cancel" title={t("Cancelled")} when={job.finishedAt} />}
     </ol>
+    <CompareAttempts attempts={attempts} />
+    </>
   );
 }
 
@@ -40,6 +47,12 @@ function Run({ one, last, job }: { one: Attempt; last: boolean; job: Job }) {
       note={`${duration(one.durationMs)} · ${one.worker}`}
     >
       {one.error && <p class="timeline-error">{one.error}</p>}
+      {one.stacktrace && (
+        <details class="attempt-trace">
+          <summary>{t("Traceback of attempt {n}", { n: one.attempt })}</summary>
+          <Traceback text={one.stacktrace} label={t("Traceback of attempt {n}", { n: one.attempt })} />
+        </details>
+      )}
     </Point>
   );
 }

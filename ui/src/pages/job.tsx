@@ -2,22 +2,28 @@
 import { useEffect, useState } from "preact/hooks";
 import { at, post, remove } from "../api";
 import { useAsk } from "../ask";
-import { clock, count, duration, moment, timeOfDay } from "../format";
+import { clock, count, duration, moment } from "../format";
 import { watch, watched } from "../live";
 import { Ago, Bar, Button, Card, Copy, Head, StateBadge } from "../parts/basics";
 import { Failed, Loading } from "../parts/blank";
 import { confirm, FormDialog } from "../parts/dialog";
 import { Area } from "../parts/field";
 import { Icon, type IconName } from "../parts/icon";
-import { Json, Plain } from "../parts/json";
+import { Json } from "../parts/json";
 import { doing, inAMoment, say } from "../parts/toast";
+import { Traceback } from "../parts/traceback";
 import { go, place, to } from "../route";
 import { reason } from "../said";
 import { admin, me, operator } from "../session";
 import { t } from "../words";
-import type { Job, Logs, Reason, Why } from "../wire";
+import type { Job, Reason, Why } from "../wire";
+import { JobChanges } from "./job-change";
+import { LogCard } from "./job-log";
+import { StackCard } from "./job-stack";
 import { Timeline } from "./job-timeline";
+import { RunTime } from "./job-usual";
 import { JobFlow } from "./job-flow";
+import { DurableJob } from "./job-steps";
 import { asObject } from "./queue-enqueue";
 
 const ENDED = new Set(["completed", "failed", "cancelled"]);
@@ -29,13 +35,17 @@ const icons: Partial<Record<Reason["code"], IconName>> = {
   "put-off": "delayed",
   sleeping: "delayed",
   rate: "delayed",
+  "shared-limit": "delayed",
   paused: "pause",
   held: "pause",
   halted: "dead",
   flow: "flows",
+  called: "flows",
   "no-worker": "workers",
   unread: "workers",
   "no-task": "workers",
+  "no-label": "workers",
+  resource: "workers",
   parked: "workers",
 };
 
@@ -92,13 +102,15 @@ export function JobView() {
         </Card>
       )}
       {!ENDED.has(job.state) && <WhyCard job={job} />}
+      {job.state === "active" && operator.value && <StackCard job={job} />}
       {job.error && (
         <Card title={job.state === "cancelled" ? t("Why it was cancelled") : t("Error")} aside={<Copy text={[job.error, job.stacktrace].filter(Boolean).join("\n\n")} />}>
           <p class="error-line">{job.error}</p>
-          {job.stacktrace && <Plain text={job.stacktrace} label={t("Traceback")} />}
+          {job.stacktrace && <Traceback text={job.stacktrace} />}
         </Card>
       )}
       <JobFlow job={job} />
+      <DurableJob job={job} ended={ENDED.has(job.state)} />
       <div class="columns job-columns">
         <div class="stack">
           <Card title={t("Arguments")}>
@@ -109,7 +121,7 @@ export function JobView() {
               {me.value?.seesPayloads ? <Json value={job.result} label={t("Result")} /> : <p class="faint">{t("This server shows arguments to admins only.")}</p>}
             </Card>
           )}
-          <LogsCard job={job} />
+          <LogCard job={job} ended={ENDED.has(job.state)} />
         </div>
         <div class="stack">
           <Card title={t("What happened")}>
@@ -135,7 +147,7 @@ function Facts({ job }: { job: Job }) {
     [t("Enqueued"), job.createdAt ? moment(job.createdAt) : "–"],
     ...(job.dueAt ? [[t("Due"), moment(job.dueAt)] as [string, preact.ComponentChildren]] : []),
     ...(job.expiresAt ? [[t("Expires"), moment(job.expiresAt)] as [string, preact.ComponentChildren]] : []),
-    [t("Took"), job.durationMs === null ? "–" : duration(job.durationMs)],
+    [job.state === "active" ? t("Running for") : t("Took"), <RunTime job={job} />],
     ...(job.timeout === null ? [] : [[t("Timeout"), duration(job.timeout * 1000)] as [string, preact.ComponentChildren]]),
     ...(job.worker ? [[t("Worker"), <a class="mono" href={to.workers()}>{job.worker}</a>] as [string, preact.ComponentChildren]] : []),
   ];
@@ -167,6 +179,7 @@ function WhyCard({ job }: { job: Job }) {
               </span>
               <div>
                 <p>{reason(one, job.queue)}</p>
+                <Remedy code={one.code} job={job} then={asked.again} />
                 <small class="faint">
                   {one.at && <Due at={one.at} />}
                   {one.jobId && one.jobId !== job.id && (
@@ -185,33 +198,22 @@ function WhyCard({ job }: { job: Job }) {
   );
 }
 
+/** The action beside the reason, where there is one. */
+function Remedy({ code, job, then }: { code: Reason["code"]; job: Job; then: () => Promise<void> }) {
+  if (!operator.value) return null;
+  if (code === "paused") {
+    return <Button small icon="play" onClick={async () => { if (await doing(() => post(at.queue(job.queue, "/resume")), t("{queue} runs again", { queue: job.queue }))) await then(); }}>{t("Resume {queue}", { queue: job.queue })}</Button>;
+  }
+  if (job.state === "delayed" && (code === "due" || code === "retry")) {
+    return <Button small icon="promote" onClick={async () => { if (await doing(() => post(at.job(job.queue, job.id, "/promote")), t("It runs now"))) await then(); }}>{t("Run now")}</Button>;
+  }
+  if (code === "halted" && job.key !== null) return <a class="button small" href={to.keys(job.queue, job.key)}>{t("Open the key")}</a>;
+  return null;
+}
+
 function Due({ at: moment }: { at: string }) {
   const left = Date.parse(moment) - clock.value;
   return left > 0 ? <>{t("in {time}", { time: duration(left) })}</> : <Ago at={moment} />;
-}
-
-function LogsCard({ job }: { job: Job }) {
-  const asked = useAsk<Logs>(at.job(job.queue, job.id, "/logs"), { every: ENDED.has(job.state) ? 0 : 2000, always: true });
-  const lines = asked.data?.logs ?? [];
-  return (
-    <Card title={t("Log")} aside={lines.length > 0 && <Copy text={lines.map((one) => `${one.at} ${one.text}`).join("\n")} />}>
-      {lines.length === 0 ? (
-        <p class="faint">{asked.error ? asked.error.message : t("The task has logged nothing.")}</p>
-      ) : (
-        <ol class="log" tabIndex={0} aria-label={t("Log")}>
-          {lines.map((one, n) => (
-            <li key={n}>
-              <time class="faint mono" dateTime={one.at} title={moment(one.at)}>
-                {timeOfDay(one.at, 3)}
-              </time>
-              <span class="log-attempt faint" title={t("Attempt")}>{one.attempt}</span>
-              <span class="log-text">{one.text}</span>
-            </li>
-          ))}
-        </ol>
-      )}
-    </Card>
-  );
 }
 
 function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
@@ -256,6 +258,7 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
           {t("Cancel")}
         </Button>
       )}
+      {(job.state === "waiting" || job.state === "delayed") && <JobChanges job={job} then={then} />}
       {job.state === "delayed" && <Button kind="primary" icon="promote" onClick={act("promote", t("It runs as soon as a worker is free"))}>{t("Run now")}</Button>}
       {again && <Button icon="edit" onClick={() => setEditing(true)}>{t("Edit and retry")}</Button>}
       {again && <Button kind="primary" icon="retry" onClick={act("retry", t("It was enqueued again"))}>{t("Retry")}</Button>}

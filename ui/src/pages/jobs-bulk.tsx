@@ -1,8 +1,7 @@
 // What can be done with the jobs that were chosen: some of them one by one, or all that match, by the server.
-import { useEffect, useState } from "preact/hooks";
-import { at, get, post, query, remove } from "../api";
+import { at, post, remove } from "../api";
 import { count } from "../format";
-import { changes } from "../live";
+import { changes, queues } from "../live";
 import { Button, type State } from "../parts/basics";
 import { confirm } from "../parts/dialog";
 import type { IconName } from "../parts/icon";
@@ -10,8 +9,7 @@ import { each, operate } from "../parts/operations";
 import { say } from "../parts/toast";
 import { admin } from "../session";
 import { t, translated, type Text } from "../words";
-import type { Matching } from "../wire";
-import type { JobFilter } from "./jobs-filter";
+import type { Facets, Job } from "../wire";
 
 type Action = "retry" | "promote" | "cancel" | "remove";
 
@@ -31,55 +29,89 @@ const looks: Record<Action, { icon: IconName; text: Text; danger?: boolean }> = 
 };
 
 interface BulkProps {
-  queue: string;
-  state: State;
-  filter: JobFilter;
-  chosen: ReadonlySet<string>;
+  query: string;
+  facets: Facets | undefined;
+  chosen: Job[];
   all: boolean;
-  shown: number;
-  more: boolean;
+  /** All shown jobs are chosen, and there are more. */
+  whole: boolean;
   setAll: (all: boolean) => void;
   clear: () => void;
   then: () => Promise<void>;
 }
 
-export function Bulk({ queue, state, filter, chosen, all, shown, more, setAll, clear, then }: BulkProps) {
-  const [matching, setMatching] = useState<Matching | null>(null);
-  const whole = more && chosen.size === shown;
-  useEffect(() => {
-    if (whole) void get<Matching>(at.queue(queue, `/matching${query({ state, ...filter })}`)).then(setMatching, () => setMatching(null));
-  }, [whole]);
-  const many = matching ? `${count(matching.count)}${matching.exact ? "" : "+"}` : "";
+export function Bulk({ query, facets, chosen, all, whole, setAll, clear, then }: BulkProps) {
+  const values = (field: string) => facets?.facets.find((one) => one.field === field);
+  const states = values("state");
+  const exact = states?.exact ?? false;
+  const matching = states?.values.reduce((sum, one) => sum + one.count, 0) ?? 0;
+  const many = `${count(matching)}${exact ? "" : "+"}`;
+  const there = [...new Set(all ? (states?.values.map((one) => one.value) ?? []) : chosen.map((job) => job.state))] as State[];
+  const possible = (Object.keys(looks) as Action[]).filter((action) => there.length > 0 && there.every((state) => actions[state].includes(action)));
   const act = (action: Action) => {
     const look = looks[action];
-    const n = all ? many : count(chosen.size);
+    const n = all ? many : count(chosen.length);
     confirm({
       title: t("{action}: {n} jobs?", { action: t(look.text), n }),
       text: words(action),
       action: `${t(look.text)} (${n})`,
       danger: look.danger,
       submit: async () => {
-        if (all) void operate(queue, { action, state, ...filter }).then((ended) => said(action, ended.done, ended.error).then(then));
-        else void each(action, queue, [...chosen], (id) => one(queue, id, action)).then(({ done, error }) => said(action, done, error).then(then));
+        const work = all ? overAll(action, query, there, exact ? values("queue")?.values.map((one) => one.value) : undefined) : overChosen(action, chosen);
+        void work.then(({ done, error }) => said(action, done, error).then(then));
         clear();
       },
     });
   };
   return (
     <>
-      <b>{all ? t("all {n} that match are chosen", { n: many }) : t("{n} is chosen|{n} are chosen", { n: chosen.size })}</b>
-      {whole && !all && matching && (
-        <button type="button" class="as-link" onClick={() => setAll(true)}>{t("Choose all {n} that match", { n: many })}</button>
+      <b>{all ? t("all {n} matching are selected", { n: many }) : t("{n} selected", { n: chosen.length })}</b>
+      {whole && !all && facets && (
+        <button type="button" class="as-link" onClick={() => setAll(true)}>{t("Select all {n} matching", { n: many })}</button>
       )}
-      <button type="button" class="as-link" onClick={clear}>{t("Choose none")}</button>
+      <button type="button" class="as-link" onClick={clear}>{t("Clear selection")}</button>
       <span class="push" />
-      {actions[state].filter((action) => admin.value || action !== "remove").map((action) => (
+      {possible.length === 0 && <span class="faint">{t("Select jobs of one state to act on them")}</span>}
+      {possible.filter((action) => admin.value || action !== "remove").map((action) => (
         <Button key={action} small icon={looks[action].icon} kind={looks[action].danger ? "danger" : "primary"} onClick={() => act(action)}>
           {t(looks[action].text)}
         </Button>
       ))}
     </>
   );
+}
+
+interface Outcome {
+  done: number;
+  error: string | null;
+}
+
+/** One operation of the server for each queue and state, one after the other. */
+async function overAll(action: Action, query: string, states: State[], names = Object.keys(queues.value ?? {})): Promise<Outcome> {
+  let done = 0;
+  for (const queue of names) {
+    for (const state of states) {
+      try {
+        const ended = await operate(queue, { action, state, q: query });
+        done += ended.done;
+        if (ended.error) return { done, error: ended.error };
+      } catch (why) {
+        return { done, error: (why as Error).message };
+      }
+    }
+  }
+  return { done, error: null };
+}
+
+async function overChosen(action: Action, chosen: Job[]): Promise<Outcome> {
+  const ended: Outcome = { done: 0, error: null };
+  for (const queue of new Set(chosen.map((job) => job.queue))) {
+    const ids = chosen.filter((job) => job.queue === queue).map((job) => job.id);
+    const { done, error } = await each(action, queue, ids, (id) => one(queue, id, action));
+    ended.done += done;
+    ended.error ??= error;
+  }
+  return ended;
 }
 
 function words(action: Action): string {

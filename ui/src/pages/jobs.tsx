@@ -1,189 +1,173 @@
-// Jobs of one queue and state, by filter. The address holds the filter; what is chosen can be dealt with, one by one or all that match.
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { at, get, query } from "../api";
+// Jobs of all queues and states, by one query. The address holds it; what is chosen can be dealt with, one by one or all that match.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { get, Problem, query as asQuery } from "../api";
 import { useAsk } from "../ask";
-import { count, short } from "../format";
-import { queues } from "../live";
-import { Button, Card, Head, STATES, type State, stateIcon } from "../parts/basics";
+import { count, timeOfDay } from "../format";
+import { Bar, Button, Card, Head } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
-import { Icon } from "../parts/icon";
-import { say } from "../parts/toast";
-import { go, place, refine, to } from "../route";
+import { queryOf } from "../query";
+import { place, to } from "../route";
 import { operator } from "../session";
 import { t } from "../words";
-import type { AllStats, Job, Jobs as Told } from "../wire";
+import type { Facets, FoundJobs, Job } from "../wire";
 import { Bulk } from "./jobs-bulk";
-import { Filters, filtersOf, type JobFilter } from "./jobs-filter";
-import { JobTable } from "./jobs-table";
+import { FacetRail } from "./jobs-facets";
+import { OLD, QueryBar, SavedViews } from "./jobs-query";
+import { chosenColumns, ColumnMenu, JobTable, nameOf } from "./jobs-table";
 
-const FIRST: State[] = ["waiting", "active", "failed", "delayed", "completed"];
 const PAGE = 50;
-const MOST = 1000;
-const SEARCH_MS = 3000;
+
+/** The query of the address, also of one from before there were queries. */
+function queryOfPlace(): string {
+  const said = place.value.query;
+  return said.get("q") ?? queryOf(Object.fromEntries(OLD.map((name) => [name, said.get(name)])));
+}
 
 export function Jobs() {
-  const asked = useAsk<AllStats>(queues.value ? null : "api/queues/stats");
-  const now = queues.value ?? asked.data?.queues;
-  const names = Object.keys(now ?? {}).sort();
-  const said = place.value.query;
-  const queue = said.get("queue") ?? (names.find((name) => now?.[name]?.total) || names[0]) ?? "";
-  const named = (STATES as readonly string[]).includes(said.get("state") ?? "") ? (said.get("state") as State) : null;
-  const first = useMemo(() => FIRST.find((one) => now?.[queue]?.[one]) ?? "waiting", [queue, now === undefined]); // where there is something
-  const state = named ?? first;
-  const filter = useMemo(() => filtersOf(said), [said]);
-  if (!now) return asked.error ? <Failed error={asked.error} again={asked.again} /> : <Loading rows={10} />;
-  const stats = now[queue];
+  const q = queryOfPlace();
+  const [error, setError] = useState<string | null>(null);
+  const [round, setRound] = useState(0);
+  const facets = useAsk<Facets>(error ? null : `api/jobs/facets${asQuery({ q })}`);
+  useEffect(() => setError(null), [q]);
+  useEffect(() => {
+    if (round) void facets.again();
+  }, [round]);
   return (
     <>
       <Head title={t("Jobs")}>
-        <div class="search">
-          <select aria-label={t("Queue")} value={queue} onInput={(event) => go(to.jobs(event.currentTarget.value, state, filter))}>
-            {!names.includes(queue) && <option value={queue}>{queue}</option>}
-            {names.map((name) => (
-              <option key={name} value={name} selected={name === queue}>{name}</option>
-            ))}
-          </select>
-        </div>
+        <SavedViews query={q} />
       </Head>
-      <div class="tabs" role="group" aria-label={t("State")} ref={(tabs) => tabs?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" })}>
-        {STATES.map((one) => (
-          <a key={one} href={to.jobs(queue, one, filter)} aria-current={one === state ? "true" : undefined} class={`state-${one}`}>
-            <Icon name={stateIcon(one)} size={14} />
-            {t(one)}
-            <span class="tab-count">{stats ? short(stats[one]) : ""}</span>
-          </a>
-        ))}
+      <QueryBar query={q} facets={facets.data} error={error} />
+      <div class="jobs-view">
+        <FacetRail query={q} facets={facets.data} />
+        <List key={q} q={q} facets={facets.data} setError={setError} reloaded={() => setRound((n) => n + 1)} />
       </div>
-      {names.length === 0 && !queue ? (
-        <Card>
-          <Empty icon="queues" title={t("There is no queue yet")} />
-        </Card>
-      ) : (
-        <List key={`${queue}/${state}/${JSON.stringify(filter)}`} queue={queue} state={state} filter={filter} total={stats?.[state] ?? 0} />
-      )}
     </>
   );
-}
-
-function addressOf(queue: string, state: State, filter: JobFilter, have: number, cursor: string | null): string {
-  const plain = Object.keys(filter).length === 0;
-  if (plain && (state === "waiting" || state === "active" || state === "delayed")) {
-    return at.queue(queue, `/jobs${query({ state, start: 0, end: Math.min(have + PAGE, MOST) - 1 })}`); // in the order in which they will run
-  }
-  return at.queue(queue, `/jobs${query({ state, ...filter, limit: PAGE, cursor })}`);
 }
 
 interface Loaded {
   jobs: Job[];
   next: string | null;
-  /** The count of the state when this was loaded: another count means another list. */
+  scanned: number;
   total: number;
+  at: number;
 }
 
-function List({ queue, state, filter, total }: { queue: string; state: State; filter: JobFilter; total: number }) {
-  const [loaded, setLoaded] = useState<Loaded | null>(null);
-  const [error, setError] = useState<Error | null>(null);
-  const [busy, setBusy] = useState(false);
+interface ListProps {
+  q: string;
+  facets: Facets | undefined;
+  setError: (error: string | null) => void;
+  reloaded: () => void;
+}
+
+function List({ q, facets, setError, reloaded }: ListProps) {
+  const { loaded, problem, busy, load, stop } = useSearch(q, setError);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
-  const { id, ...asked } = filter;
-  const live = Object.keys(filter).length === 0 && (state === "waiting" || state === "active" || state === "delayed");
-
-  const load = async (more: boolean) => {
-    setBusy(true);
-    try {
-      if (id) {
-        const one = await get<Job>(at.job(queue, id)).catch(() => null);
-        setLoaded({ jobs: one ? [one] : [], next: null, total });
-        return;
-      }
-      const have = more ? (loaded?.jobs.length ?? 0) : live ? Math.max((loaded?.jobs.length ?? 0) - PAGE, 0) : 0;
-      const before = more && !live ? (loaded?.jobs ?? []) : [];
-      const found: Job[] = [];
-      let cursor = more ? (loaded?.next ?? null) : null;
-      const until = Date.now() + SEARCH_MS;
-      do {
-        const told = await get<Told>(addressOf(queue, state, asked, have, cursor));
-        found.push(...told.jobs);
-        cursor = told.next ?? (live && told.jobs.length >= have + PAGE && have + PAGE < MOST ? "more" : null);
-        setLoaded({ jobs: [...before, ...found], next: cursor, total });
-        setError(null);
-      } while (!live && cursor !== null && found.length < PAGE && Date.now() < until); // an answer looks at some thousand jobs only
-    } catch (why) {
-      setError(why as Error);
-      if (more) say((why as Error).message, { bad: true });
-    } finally {
-      setBusy(false);
-    }
-  };
-  useEffect(() => {
-    void load(false);
-  }, []);
-  const again = async () => {
+  const [shown, setShown] = useState(chosenColumns);
+  const clear = () => {
     setChosen(new Set());
     setAll(false);
+  };
+  const again = async () => {
+    clear();
+    reloaded();
     await load(false);
   };
-
-  const changed = loaded !== null && total !== loaded.total;
+  const picked = useMemo(() => loaded?.jobs.filter((job) => chosen.has(nameOf(job))) ?? [], [loaded, chosen]);
+  if (!loaded) return <Card flush>{problem ? problem.status === 400 ? <Empty icon="search" title={t("This is not a query")} /> : <Failed error={problem} again={() => load(false)} /> : <Loading rows={12} />}</Card>;
+  const more = loaded.next !== null;
   return (
-    <>
-      <Filters queue={queue} state={state} filter={filter} />
-      <Card flush>
-        {error && !loaded ? (
-          <Failed error={error as never} again={() => load(false)} />
-        ) : !loaded ? (
-          <Loading rows={10} />
+    <Card flush>
+      <div class="list-head">
+        {picked.length > 0 && operator.value ? (
+          <Bulk query={q} facets={facets} chosen={picked} all={all} whole={picked.length === loaded.jobs.length && more} setAll={setAll} clear={clear} then={again} />
         ) : (
           <>
-            <div class="list-head">
-              {chosen.size > 0 && operator.value ? (
-                <Bulk queue={queue} state={state} filter={asked} chosen={chosen} all={all} shown={loaded.jobs.length} more={loaded.next !== null} setAll={setAll} clear={() => { setChosen(new Set()); setAll(false); }} then={again} />
-              ) : (
-                <>
-                  <span class="faint">
-                    {loaded.next !== null ? t("the first {n}", { n: loaded.jobs.length }) : t("{n} job|{n} jobs", { n: loaded.jobs.length })}
-                    {state === "waiting" || state === "delayed" || state === "active" ? "" : ` · ${t("the newest first")}`}
-                  </span>
-                  <span class="push" />
-                  {changed && (
-                    <button type="button" class="pill" onClick={() => void again()}>
-                      {total > loaded.total ? t("{n} more – show|{n} more – show", { n: total - loaded.total }) : t("The list has changed – show")}
-                    </button>
-                  )}
-                  <Button kind="ghost" small icon="retry" label={t("Load again")} onClick={again} />
-                </>
-              )}
-            </div>
-            {loaded.jobs.length === 0 ? (
-              busy || loaded.next !== null ? (
-                <Empty icon="search" title={busy ? t("Searching …") : t("Nothing was found so far")} />
-              ) : (
-                <Nothing state={state} filtered={Object.keys(filter).length > 0} />
-              )
-            ) : (
-              <JobTable jobs={loaded.jobs} state={state} chosen={chosen} choose={operator.value ? (ids) => { setChosen(ids); setAll(false); } : undefined} />
-            )}
-            {loaded.next !== null && (
-              <div class="list-foot">
-                <Button onClick={() => load(true)} disabled={busy}>{loaded.jobs.length ? t("Show more") : t("Search further")}</Button>
-                {live && total > MOST && <span class="faint">{t("of {n}; a filter finds the others", { n: count(total) })}</span>}
-              </div>
-            )}
+            <span class="faint" role="status">
+              {t("{n} job|{n} jobs", { n: loaded.jobs.length })}
+              {more ? ` · ${t("{n} of {all} read", { n: count(loaded.scanned), all: count(loaded.total) })}` : ` · ${t("all {n} read", { n: count(loaded.total) })}`}
+              {` · ${t("as of {time}", { time: timeOfDay(loaded.at) })}`}
+            </span>
+            {busy && more && <Bar value={loaded.scanned} of={loaded.total} label={t("Search progress")} />}
+            <span class="push" />
+            {busy ? more && <Button small icon="stop" onClick={stop}>{t("Stop")}</Button> : <Button kind="ghost" small icon="retry" label={t("Load again")} onClick={again} />}
+            <ColumnMenu shown={shown} setShown={setShown} />
           </>
         )}
-      </Card>
-    </>
+      </div>
+      {loaded.jobs.length === 0 ? (
+        busy || more ? (
+          <Empty icon="search" title={busy ? t("Searching …") : t("Nothing was found so far")} />
+        ) : (
+          <Nothing q={q} />
+        )
+      ) : (
+        <JobTable jobs={loaded.jobs} shown={shown} chosen={chosen} choose={operator.value ? (names) => { setChosen(names); setAll(false); } : undefined} />
+      )}
+      {more && !busy && (
+        <div class="list-foot">
+          <Button onClick={() => load(true)}>{loaded.jobs.length ? t("Show more") : t("Search further")}</Button>
+        </div>
+      )}
+    </Card>
   );
 }
 
-function Nothing({ state, filtered }: { state: State; filtered: boolean }) {
-  if (filtered) {
-    return (
-      <Empty icon="search" title={t("No job fits this filter")}>
-        <Button onClick={() => refine(Object.fromEntries([...place.value.query.keys()].filter((name) => name !== "queue" && name !== "state").map((name) => [name, null])))}>{t("Without filter")}</Button>
-      </Empty>
-    );
-  }
-  return <Empty icon={stateIcon(state)} title={t("No job is {state}", { state: t(state) })} />;
+/** Search in answers of a fraction of a second, until a page is full, all is read or somebody stops it. */
+function useSearch(q: string, setError: (error: string | null) => void) {
+  const [loaded, setLoaded] = useState<Loaded | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [busy, setBusy] = useState(false);
+  const turn = useRef(0);
+  const load = async (more: boolean) => {
+    const mine = ++turn.current;
+    const jobs = more ? [...(loaded?.jobs ?? [])] : [];
+    const known = new Set(jobs.map(nameOf));
+    const enough = jobs.length + PAGE;
+    let cursor = more ? (loaded?.next ?? null) : null;
+    setBusy(true);
+    try {
+      do {
+        const told = await get<FoundJobs>(`api/jobs${asQuery({ q, limit: enough - jobs.length, cursor })}`);
+        if (mine !== turn.current) return;
+        for (const job of told.jobs) {
+          if (!known.has(nameOf(job))) jobs.push(job); // it may have moved while the search went on
+          known.add(nameOf(job));
+        }
+        cursor = told.next;
+        setLoaded({ jobs: [...jobs], next: cursor, scanned: told.scanned, total: told.total, at: Date.now() });
+        setProblem(null);
+        setError(null);
+      } while (cursor !== null && jobs.length < enough);
+    } catch (why) {
+      const said = why instanceof Problem ? why : new Problem(0, String(why));
+      if (mine !== turn.current) return;
+      setProblem(said);
+      setError(said.message.replace(/^query: /, ""));
+    } finally {
+      if (mine === turn.current) setBusy(false);
+    }
+  };
+  const stop = () => {
+    turn.current++;
+    setBusy(false);
+  };
+  useEffect(() => {
+    void load(false);
+    return () => {
+      turn.current++;
+    };
+  }, []);
+  return { loaded, problem, busy, load, stop };
+}
+
+function Nothing({ q }: { q: string }) {
+  if (!q) return <Empty icon="jobs" title={t("There is no job yet")} />;
+  return (
+    <Empty icon="search" title={t("No job matches this query")}>
+      <a class="button" href={to.search("")}>{t("Clear the query")}</a>
+    </Empty>
+  );
 }

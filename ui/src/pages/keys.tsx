@@ -88,7 +88,7 @@ function Lane({ queue, keyName }: { queue: string; keyName: string }) {
             )}
           </Card>
           <Card title={t("Behind it")} aside={<span class="faint">{t("{n} waiting", { n: told.waiting })}</span>} flush>
-            {told.jobs.length ? <JobTable jobs={told.jobs} state="waiting" /> : <Empty title={t("No job waits in this lane")} />}
+            {told.jobs.length ? <JobTable jobs={told.jobs} shown={["id", "payload", "priority", "attempt", "created"]} /> : <Empty title={t("No job waits in this lane")} />}
           </Card>
         </>
       )}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { Problem, url } from "../api";
 import { Icon, Mark } from "../parts/icon";
 import { Choice, Field } from "../parts/field";
-import { logIn } from "../session";
+import { linkError, logIn } from "../session";
 import { t } from "../words";
 
 /** The text of the button, which the server writes into the page; empty without a provider. */
@@ -20,7 +20,7 @@ function signOnAddress(): string {
 export function Login() {
   const [how, setHow] = useState<"password" | "token">("password");
   const [text, setText] = useState("");
-  const [error, setError] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(linkError.peek() || null);
   const [busy, setBusy] = useState(false);
   const send = async (event: Event) => {
     event.preventDefault();

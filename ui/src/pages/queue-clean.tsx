@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { at, query } from "../api";
 import { useAsk } from "../ask";
 import { count } from "../format";
+import { countOf } from "../parts/basics";
 import { FormDialog } from "../parts/dialog";
 import { Field, Select } from "../parts/field";
 import { operate } from "../parts/operations";
@@ -48,7 +49,7 @@ export function Clean({ queue, onClose }: { queue: Queue; onClose: () => void })
         <Field label={t("that ended at least this many minutes ago")} type="number" value={minutes} onInput={setMinutes} required />
       </div>
       <p class="dialog-text" role="status">
-        {many === undefined ? t("Counting …") : t("{n} job of {all} is meant. What is removed cannot be brought back.|{n} jobs of {all} are meant. What is removed cannot be brought back.", { n: many, all: queue.stats[state] })}
+        {many === undefined ? t("Counting …") : t("{n} job of {all} is meant. What is removed cannot be brought back.|{n} jobs of {all} are meant. What is removed cannot be brought back.", { n: many, all: countOf(queue.stats, state) })}
       </p>
     </FormDialog>
   );

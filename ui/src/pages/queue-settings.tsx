@@ -25,6 +25,17 @@ interface RetryValue {
   delays: number[] | null;
 }
 
+interface KeepValue {
+  completed: number | null;
+  failed: number | null;
+  completed_for: number | null;
+  failed_for: number | null;
+}
+
+const keepOf = (told: Settings) => told.settings.keep as KeepValue;
+const text = (value: unknown) => (value == null ? "" : String(value));
+const number = (value: string) => (value === "" ? null : Number(value));
+
 export function SettingsCard({ queue }: { queue: Queue }) {
   const asked = useAsk<Settings>(at.queue(queue.name, "/settings"), { every: 8000 });
   const [editing, setEditing] = useState(false);
@@ -34,22 +45,13 @@ export function SettingsCard({ queue }: { queue: Queue }) {
         {(told) => (
           <>
             <dl class="facts">
-              <Setting name={t("Jobs at a time in a worker")} of="concurrency" told={told} value={String(told.settings.concurrency)} queue={queue} then={asked.again} />
-              <Setting name={t("Jobs at a time over all workers")} of="max_active" told={told} value={told.settings.max_active == null ? t("no limit") : String(told.settings.max_active)} queue={queue} then={asked.again} />
-              <Setting name={t("Starts over all workers")} of="rate" told={told} value={rateText(told.settings.rate as RateValue | null)} queue={queue} then={asked.again} />
+              <Setting name={t("Concurrency per worker")} of="concurrency" told={told} value={String(told.settings.concurrency)} queue={queue} then={asked.again} />
+              <Setting name={t("Concurrency over all workers")} of="max_active" told={told} value={told.settings.max_active == null ? t("no limit") : String(told.settings.max_active)} queue={queue} then={asked.again} />
+              <Setting name={t("Rate limit over all workers")} of="rate" told={told} value={rateText(told.settings.rate as RateValue | null)} queue={queue} then={asked.again} />
               <Setting name={t("Attempts")} of="retry" told={told} value={retryText(told.settings.retry as RetryValue)} queue={queue} then={asked.again} />
-              <div>
-                <dt>{t("Timeout")}</dt>
-                <dd>{queue.timeout === null ? t("none") : duration(queue.timeout * 1000)}</dd>
-              </div>
-              <div>
-                <dt>{t("Kept when completed")}</dt>
-                <dd>{keepText(queue.keep.completed, queue.keep.completed_for)}</dd>
-              </div>
-              <div>
-                <dt>{t("Kept when failed")}</dt>
-                <dd>{keepText(queue.keep.failed, queue.keep.failed_for)}</dd>
-              </div>
+              <Setting name={t("Timeout")} of="timeout" told={told} value={told.settings.timeout == null ? t("none") : duration((told.settings.timeout as number) * 1000)} queue={queue} then={asked.again} />
+              <Setting name={t("Kept when completed")} of="keep" told={told} value={keepText(keepOf(told).completed, keepOf(told).completed_for)} queue={queue} then={asked.again} />
+              <Setting name={t("Kept when failed")} of="keep" told={told} value={keepText(keepOf(told).failed, keepOf(told).failed_for)} queue={queue} then={asked.again} />
             </dl>
             {told.history.length > 0 && (
               <details class="more">
@@ -123,12 +125,18 @@ function keepText(many: unknown, seconds: unknown): string {
 function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; onClose: () => void; then: () => Promise<void> }) {
   const rate = told.settings.rate as RateValue | null;
   const retry = told.settings.retry as RetryValue;
+  const keep = keepOf(told);
   const before = {
     concurrency: String(told.settings.concurrency),
     maxActive: told.settings.max_active == null ? "" : String(told.settings.max_active),
     rate: rate ? String(rate.count) : "",
     per: rate ? String(rate.per) : "1",
     delays: retry.delays?.join(", ") ?? "",
+    timeout: text(told.settings.timeout),
+    completed: text(keep.completed),
+    completedFor: text(keep.completed_for),
+    failed: text(keep.failed),
+    failedFor: text(keep.failed_for),
   };
   const [now, set] = useState(before);
   const change = (part: Partial<typeof before>) => set((old) => ({ ...old, ...part }));
@@ -138,6 +146,9 @@ function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; on
     if (now.maxActive !== before.maxActive) body.maxActive = now.maxActive === "" ? null : Number(now.maxActive);
     if (now.rate !== before.rate || now.per !== before.per) body.rate = now.rate === "" ? null : { count: Number(now.rate), per: Number(now.per) };
     if (now.delays !== before.delays) body.retry = { delays: now.delays.split(/[\s,]+/).filter(Boolean).map(Number) };
+    if (now.timeout !== before.timeout) body.timeout = number(now.timeout);
+    const kept = ["completed", "completedFor", "failed", "failedFor"] as const;
+    if (kept.some((name) => now[name] !== before[name])) body.keep = Object.fromEntries(kept.map((name) => [name, number(now[name])]));
     if (Object.keys(body).length) {
       await put(at.queue(queue.name, "/settings"), body);
       say(t("The settings of {queue} were changed", { queue: queue.name }));
@@ -154,11 +165,16 @@ function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; on
     <FormDialog title={t("Settings of {queue}", { queue: queue.name })} action={t("Change")} submit={submit} onClose={onClose}>
       <p class="dialog-text">{t("They are in force for all workers within a second, until they are reset.")}</p>
       <div class="fields">
-        <Field label={t("Jobs at a time in a worker")} type="number" value={now.concurrency} onInput={(concurrency) => change({ concurrency })} required />
-        <Field label={t("Jobs at a time over all workers")} type="number" value={now.maxActive} onInput={(maxActive) => change({ maxActive })} placeholder={t("no limit")} />
-        <Field label={t("Starts at most")} type="number" value={now.rate} onInput={(value) => change({ rate: value })} placeholder={t("no limit")} />
+        <Field label={t("Concurrency per worker")} type="number" value={now.concurrency} onInput={(concurrency) => change({ concurrency })} required />
+        <Field label={t("Concurrency over all workers")} type="number" value={now.maxActive} onInput={(maxActive) => change({ maxActive })} placeholder={t("no limit")} />
+        <Field label={t("Rate limit")} type="number" value={now.rate} onInput={(value) => change({ rate: value })} placeholder={t("no limit")} />
         <Field label={t("Window in seconds")} type="number" value={now.per} onInput={(per) => change({ per })} />
         <Field wide label={t("Waits between attempts, in seconds")} value={now.delays} onInput={(delays) => change({ delays })} placeholder="1, 5, 15, 60, 300" hint={t("One attempt more than there are waits. Empty leaves it as it is.")} />
+        <Field wide label={t("Timeout of a run, in seconds")} type="number" value={now.timeout} onInput={(timeout) => change({ timeout })} placeholder={t("none")} />
+        <Field label={t("Completed jobs to keep")} type="number" value={now.completed} onInput={(completed) => change({ completed })} placeholder={t("no limit")} />
+        <Field label={t("Keep them for seconds")} type="number" value={now.completedFor} onInput={(completedFor) => change({ completedFor })} placeholder={t("no limit")} />
+        <Field label={t("Failed jobs to keep")} type="number" value={now.failed} onInput={(failed) => change({ failed })} placeholder={t("no limit")} />
+        <Field label={t("Keep failed ones for seconds")} type="number" value={now.failedFor} onInput={(failedFor) => change({ failedFor })} placeholder={t("no limit")} />
       </div>
       {Object.keys(told.changed).length > 0 && (
         <p>

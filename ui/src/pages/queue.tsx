@@ -1,16 +1,18 @@
 // One queue: its counts, its minutes, who reads its partitions, its settings and its tasks.
-import { useMemo, useState } from "preact/hooks";
-import { at } from "../api";
+import { useState } from "preact/hooks";
+import { at, query } from "../api";
 import { useAsk } from "../ask";
 import { clock, count, duration, rate } from "../format";
 import { queues } from "../live";
-import { Button, Card, Figure, Head, Tag } from "../parts/basics";
+import { Button, Card, Figure, Head, Tag, countOf } from "../parts/basics";
 import { Empty, Failed, Loading, Shown } from "../parts/blank";
-import { Chart, lived } from "../parts/chart";
-import { place, to } from "../route";
+import { LATENCY_SPANS, QueueLatency } from "../parts/latency";
+import { spanOf } from "../parts/span";
+import { Throughput } from "../parts/throughput";
+import { go, place, to } from "../route";
 import { admin, operator } from "../session";
 import { t } from "../words";
-import type { Minutes, Queue } from "../wire";
+import type { Marks, Minutes, Queue } from "../wire";
 import { Clean } from "./queue-clean";
 import { Enqueue } from "./queue-enqueue";
 import { PartitionsCard } from "./queue-partitions";
@@ -50,14 +52,14 @@ export function QueueView() {
           <Figure
             key={state}
             label={t(state)}
-            value={count(now[state])}
+            value={count(countOf(now, state))}
             tone={state === "failed" && now.failed ? "bad" : ""}
             href={to.jobs(name, state)}
             note={
               state === "waiting"
                 ? now.oldestWaitingAt
                   ? t("the oldest for {time}", { time: duration(age) })
-                  : now.waiting
+                  : countOf(now, "waiting")
                     ? t("all behind others")
                     : t("nothing waits")
                 : state === "active"
@@ -69,9 +71,8 @@ export function QueueView() {
           />
         ))}
       </div>
-      <Card title={t("Jobs per minute")}>
-        <QueueMinutes name={name} />
-      </Card>
+      <QueueLatency name={name} />
+      <QueueMinutes name={name} />
       <PartitionsCard queue={queue} />
       <div class="columns even">
         <SettingsCard queue={queue} />
@@ -110,19 +111,17 @@ function Nature({ queue }: { queue: Queue }) {
   return <>{parts.join(" · ")}</>;
 }
 
+/** Minutes are kept for a day; a longer span shows the last day. */
 function QueueMinutes({ name }: { name: string }) {
-  const asked = useAsk<Minutes>(at.queue(name, "/metrics?minutes=60"), { every: 5000 });
-  const made = useMemo(() => {
-    const whole = lived(asked.data?.minutes.slice(0, -1) ?? []);
-    return {
-      times: whole.map((one) => Date.parse(one.at) / 1000),
-      series: [
-        { name: t("enqueued"), colour: "--chart-quiet", values: whole.map((one) => one.enqueued) },
-        { name: t("completed"), colour: "--chart-good", values: whole.map((one) => one.completed), fill: true },
-        { name: t("retried"), colour: "--chart-warn", values: whole.map((one) => one.retried) },
-        { name: t("failed"), colour: "--chart-bad", values: whole.map((one) => one.failed), fill: true },
-      ],
-    };
-  }, [asked.data]);
-  return <Shown answer={asked}>{() => <Chart times={made.times} series={made.series} label={t("Jobs per minute")} height={190} />}</Shown>;
+  const span = spanOf(LATENCY_SPANS) === "1h" ? "1h" : "24h";
+  const asked = useAsk<Minutes>(at.queue(name, `/metrics?minutes=${span === "1h" ? 60 : 1440}`), { every: 5000 });
+  const marks = useAsk<Marks>(`api/marks${query({ span, queue: name })}`, { every: 30_000, always: true });
+  const iso = (seconds: number) => new Date(seconds * 1000).toISOString();
+  return (
+    <Card title={span === "1h" ? t("Jobs per minute") : t("Jobs per minute of the last day")}>
+      <Shown answer={asked}>
+        {(told) => <Throughput minutes={told.minutes} span={span} marks={marks.data?.marks} height={160} onPick={(one) => go(to.jobs(name, undefined, { after: iso(one.from), before: iso(one.to) }))} />}
+      </Shown>
+    </Card>
+  );
 }

@@ -77,7 +77,7 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
       <Area label={t("Arguments (JSON)")} value={begin} onInput={setArgs} rows={4} />
       <div class="fields">
         <Select
-          label={t("When ticks were missed")}
+          label={t("When runs were missed")}
           value={catchUp}
           onInput={setCatchUp}
           options={[
@@ -87,11 +87,11 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
           ]}
         />
         <Select
-          label={t("While the last run goes on")}
+          label={t("While the last run is active")}
           value={overlap}
           onInput={setOverlap}
           options={[
-            ["skip", t("skip the tick")],
+            ["skip", t("skip the run")],
             ["allow", t("run another one")],
           ]}
         />

@@ -1,148 +1,139 @@
-// Schedules: what runs when, in its own zone and in yours; run now, pause, change, add.
+// Schedules: what runs when, in words, what ran and how it ended; run now, pause, change, add.
 import { useState } from "preact/hooks";
 import { at, post, remove } from "../api";
 import { useAsk } from "../ask";
-import { clock, count, duration, shortMoment, zoneHere } from "../format";
+import { clock, duration, shortMoment } from "../format";
 import { Ago, Button, Card, Head, StateBadge, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
+import { Rule } from "../parts/cron";
 import { confirm } from "../parts/dialog";
 import { Icon } from "../parts/icon";
 import { doing } from "../parts/toast";
-import { to } from "../route";
+import { place, refine, to } from "../route";
 import { admin, operator } from "../session";
 import { t, translated } from "../words";
-import type { Preview, ScheduleRun, Schedule, Schedules as Told } from "../wire";
+import type { PastRun, ScheduleDays, ScheduleRun, Schedule, Schedules as Told } from "../wire";
+import { DayOfSchedules } from "./schedule-day";
+import { RunBars, ScheduleDetails } from "./schedule-details";
 import { EditSchedule } from "./schedule-edit";
 
 export function Schedules() {
   const asked = useAsk<Told>("api/schedules", { every: 3000, always: true });
+  const days = useAsk<ScheduleDays>("api/schedule-days", { every: 10_000, always: true });
   const [editing, setEditing] = useState<Schedule | "new" | null>(null);
+  const wanted = place.value.query.get("find") ?? "";
+  const runs = new Map(days.data?.schedules.map((one) => [one.name, one.runs]));
   return (
     <>
-      <Head title={t("Schedules")} under={t("Times are shown in the zone of the schedule and in yours ({zone}).", { zone: zoneHere })}>
+      <Head title={t("Schedules")}>
+        <div class="search" data-filter>
+          <input type="search" aria-label={t("Find a schedule")} placeholder={t("Find a schedule")} value={wanted} onInput={(event) => refine({ find: event.currentTarget.value }, { replace: true })} />
+        </div>
         {admin.value && <Button kind="primary" icon="plus" onClick={() => setEditing("new")}>{t("New schedule")}</Button>}
       </Head>
       <Shown answer={asked} rows={8}>
-        {(told) =>
-          told.schedules.length === 0 ? (
+        {(told) => {
+          const shown = told.schedules.filter((one) => `${one.name} ${one.queue}/${one.task}`.toLowerCase().includes(wanted.toLowerCase()));
+          return shown.length === 0 ? (
             <Card>
-              <Empty icon="schedules" title={t("There are no schedules")}>{t("They are declared in code with @queue.cron, or added here.")}</Empty>
+              <Empty icon="schedules" title={wanted ? t("No schedule matches") : t("There are no schedules")}>{!wanted && t("They are declared in code with @queue.cron, or added here.")}</Empty>
             </Card>
           ) : (
-            <div class="schedules">
-              {told.schedules.map((one) => (
-                <ScheduleCard key={one.name} one={one} edit={() => setEditing(one)} then={asked.again} />
-              ))}
-            </div>
-          )
-        }
+            <>
+              <DayOfSchedules days={days.data?.schedules.filter((day) => shown.some((one) => one.name === day.name))} />
+              <ScheduleTable shown={shown} runs={runs} edit={setEditing} then={asked.again} />
+            </>
+          );
+        }}
       </Shown>
       {editing && <EditSchedule one={editing === "new" ? null : editing} onClose={() => setEditing(null)} then={asked.again} />}
     </>
   );
 }
 
-function ScheduleCard({ one, edit, then }: { one: Schedule; edit: () => void; then: () => Promise<void> }) {
-  const next = one.next[0];
-  const left = next ? Date.parse(next) - clock.value : 0;
+interface Rows {
+  shown: Schedule[];
+  runs: Map<string, PastRun[]>;
+  edit: (one: Schedule) => void;
+  then: () => Promise<void>;
+}
+
+function ScheduleTable({ shown, runs, edit, then }: Rows) {
+  const [open, setOpen] = useState<string | null>(place.value.query.get("name"));
   return (
-    <article class={`card schedule ${one.paused ? "is-paused" : ""}`} data-row tabIndex={-1}>
-      <div class="schedule-head">
-        <h2>{one.name}</h2>
-        <code class="rule">{one.cron ?? t("every {time}", { time: duration((one.every ?? 0) * 1000) })}</code>
-        <span class="faint">{one.tz}</span>
-        {one.paused && <Tag tone="warn">{t("paused")}</Tag>}
-        <span title={one.source === "code" ? t("The code declares it, so only the code can remove it; pause it instead.") : undefined}>
-          <Tag>{one.source === "code" ? t("from the code") : t("added at run time")}</Tag>
-        </span>
-        <span class="push actions">
-          {operator.value && <Actions one={one} edit={edit} then={then} />}
-        </span>
+    <Card flush>
+      <div class="scroll">
+        <table class="dense schedules">
+          <thead>
+            <tr>
+              <th>{t("Schedule")}</th>
+              <th>{t("When")}</th>
+              <th>{t("Next run")}</th>
+              <th>{t("Last run")}</th>
+              <th class="wide-only">{t("Last runs")}</th>
+              {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((one) => (
+              <Row key={one.name} one={one} runs={runs.get(one.name) ?? []} open={open === one.name} toggle={() => setOpen(open === one.name ? null : one.name)} edit={() => edit(one)} then={then} />
+            ))}
+          </tbody>
+        </table>
       </div>
-      {one.problem && (
-        <div class="notice bad">
-          <Icon name="dead" />
-          <div>{translated(one.problem)}</div>
-        </div>
-      )}
-      <div class="schedule-body">
-        <dl class="facts">
-          <div>
-            <dt>{t("Task")}</dt>
-            <dd>
-              <span>
-                <a href={to.queue(one.queue)}>{one.queue}</a>/{one.task}
-              </span>
-            </dd>
-          </div>
-          <div>
-            <dt>{t("Next run")}</dt>
-            <dd>{one.paused ? t("not while it is paused") : next ? (left > 0 ? t("in {time}", { time: duration(left) }) : t("now")) : t("never again")}</dd>
-          </div>
-          <div>
-            <dt>{t("Last run")}</dt>
-            <dd>
-              {one.lastRun ? (
-                <a class="last-run" href={to.job(one.queue, one.lastRun.jobId)}>
-                  {one.lastRun.state && <StateBadge state={one.lastRun.state} />} <Ago at={one.lastRun.firedAt} />
-                </a>
-              ) : (
-                t("not yet")
-              )}
-            </dd>
-          </div>
-          <div>
-            <dt>{t("Ticks")}</dt>
-            <dd>
-              <span>
-                {t("{n} fired", { n: count(one.fired) })}
-                {one.skipped > 0 && ` · ${t("{n} skipped", { n: count(one.skipped) })}`}
-                {one.missed > 0 && <span class="bad-text"> · {t("{n} missed", { n: count(one.missed) })}</span>}
-              </span>
-            </dd>
-          </div>
-          <div>
-            <dt>{t("When ticks were missed")}</dt>
-            <dd>{one.catchUp === "skip" ? t("skip them") : one.catchUp === "one" ? t("run once") : t("run all of them")}</dd>
-          </div>
-          <div>
-            <dt>{t("While the last run goes on")}</dt>
-            <dd>{one.overlap === "skip" ? t("skip the tick") : t("run another one")}</dd>
-          </div>
-        </dl>
-        <NextRuns one={one} />
-      </div>
-    </article>
+    </Card>
   );
 }
 
-function NextRuns({ one }: { one: Schedule }) {
-  const asked = useAsk<Preview>(at.schedule(one.name, "/preview?count=5"), { every: 20_000, always: true });
-  const next = one.next.length >= 5 ? one.next.slice(0, 5) : (asked.data?.next ?? one.next);
-  const same = one.tz === zoneHere;
+interface RowProps {
+  one: Schedule;
+  runs: PastRun[];
+  open: boolean;
+  toggle: () => void;
+  edit: () => void;
+  then: () => Promise<void>;
+}
+
+function Row({ one, runs, open, toggle, edit, then }: RowProps) {
+  const next = one.next[0];
+  const left = next ? Date.parse(next) - clock.value : 0;
   return (
-    <table class="next-runs">
-      <caption>{one.paused ? t("The next five runs, if it were not paused") : t("The next five runs")}</caption>
-      <thead>
-        <tr>
-          <th>{one.tz}</th>
-          {!same && <th>{t("Yours")}</th>}
+    <>
+      <tr data-row tabIndex={-1} class={`schedule ${one.paused ? "is-paused" : ""}`}>
+        <td class="schedule-name">
+          <button type="button" class="fold strong" aria-expanded={open} onClick={toggle}>
+            <Icon name="right" size={10} />{one.name}
+          </button>
+          {one.paused && <Tag tone="warn">{t("paused")}</Tag>}
+          {one.source !== "code" && <Tag>{t("added at run time")}</Tag>}
+          <small class="faint">
+            <a href={to.queue(one.queue)}>{one.queue}/{one.task}</a>
+          </small>
+          {one.problem && <small class="bad-text">{translated(one.problem)}</small>}
+        </td>
+        <td data-label={t("When")}><Rule one={one} /></td>
+        <td data-label={t("Next run")} class="nowrap" title={next && shortMoment(next)}>
+          {one.paused ? <span class="faint">{t("paused")}</span> : next ? (left > 0 ? t("in {time}", { time: duration(left) }) : t("now")) : t("never again")}
+        </td>
+        <td data-label={t("Last run")}>
+          {one.lastRun ? (
+            <a class="last-run" href={to.job(one.queue, one.lastRun.jobId)}>
+              {one.lastRun.state && <StateBadge state={one.lastRun.state} />} <Ago at={one.lastRun.firedAt} />
+            </a>
+          ) : (
+            <span class="faint">{t("not yet")}</span>
+          )}
+          {one.missed > 0 && <small class="bad-text"> {t("{n} missed", { n: one.missed })}</small>}
+        </td>
+        <td class="wide-only" data-label={t("Last runs")}><RunBars runs={runs.slice(0, 20)} queue={one.queue} /></td>
+        {operator.value && <td class="num row-actions"><Actions one={one} edit={edit} then={then} /></td>}
+      </tr>
+      {open && (
+        <tr class="unfolded">
+          <td colSpan={6}><ScheduleDetails one={one} /></td>
         </tr>
-      </thead>
-      <tbody>
-        {next.map((moment) => (
-          <tr key={moment}>
-            <td>{shortMoment(moment, one.tz)}</td>
-            {!same && <td class="faint">{shortMoment(moment)}</td>}
-          </tr>
-        ))}
-        {next.length === 0 && (
-          <tr>
-            <td colSpan={2} class="faint">{t("never again")}</td>
-          </tr>
-        )}
-      </tbody>
-    </table>
+      )}
+    </>
   );
 }
 
@@ -159,18 +150,18 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
     await then();
   };
   const [act, back] = one.paused ? (["resume", "pause"] as const) : (["pause", "resume"] as const);
-  const said = { pause: t("{name} is paused", { name: one.name }), resume: t("{name} goes on", { name: one.name }) };
+  const said = { pause: t("{name} is paused", { name: one.name }), resume: t("{name} is resumed", { name: one.name }) };
   return (
     <>
       <Button small icon="play" onClick={run}>{t("Run now")}</Button>
       <Button
         small
+        kind="ghost"
+        label={one.paused ? t("Resume {name}", { name: one.name }) : t("Pause {name}", { name: one.name })}
         icon={one.paused ? "play" : "pause"}
         onClick={() => doing(call(act), said[act], { undo: () => doing(call(back), said[back]) })}
-      >
-        {one.paused ? t("Resume") : t("Pause")}
-      </Button>
-      {admin.value && <Button small icon="edit" onClick={edit}>{t("Edit")}</Button>}
+      />
+      {admin.value && <Button small kind="ghost" icon="edit" label={t("Edit {name}", { name: one.name })} onClick={edit} />}
       {admin.value && one.source !== "code" && <Button
         small
         kind="ghost"

@@ -37,11 +37,11 @@ export function System() {
 function OperationsCard() {
   const asked = useAsk<Operations>("api/operations", { every: 3000, always: true });
   return (
-    <Card title={t("Last work on many jobs")} flush>
+    <Card title={t("Recent bulk operations")} flush>
       <Shown answer={asked} rows={3}>
         {(told) =>
           told.operations.length === 0 ? (
-            <Empty icon="jobs" title={t("Nothing was done to many jobs lately")} />
+            <Empty icon="jobs" title={t("No bulk operations lately")} />
           ) : (
             <div class="scroll">
               <table>

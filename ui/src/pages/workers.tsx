@@ -1,12 +1,16 @@
-// Workers: the live processes, which partitions each reads, and what each runs at the moment.
+// Workers: the processes as a table, what each runs and for how long, the partitions that each reads, and those lost within a day.
+import { useMemo } from "preact/hooks";
+import { at, post } from "../api";
 import { useAsk } from "../ask";
-import { count, moment } from "../format";
-import { Bar, Card, Head, Tag } from "../parts/basics";
+import { clock, count, duration, moment } from "../format";
+import { Ago, Bar, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
+import { confirm } from "../parts/dialog";
 import { workersOf } from "../parts/own";
 import { to } from "../route";
+import { operator } from "../session";
 import { t } from "../words";
-import type { Running, RunningJob, Worker, Workers as Told } from "../wire";
+import type { LostWorker, Running, RunningJob, Worker, Workers as Told } from "../wire";
 
 export function Workers() {
   const asked = useAsk<Told>("api/workers", { every: 2000, always: true });
@@ -16,88 +20,211 @@ export function Workers() {
     <>
       <Head title={t("Workers")} under={asked.data && t("{n} live process|{n} live processes", { n: workersOf(asked.data).length })} />
       <Shown answer={asked} rows={6}>
-        {(told) =>
-          workersOf(told).length === 0 ? (
-            <Card>
-              <Empty icon="workers" title={t("No worker is alive")}>
-                <p>{t("Start one; jobs wait until then:")}</p>
-                <code>qbull worker MODULE:APP</code>
-              </Empty>
-            </Card>
-          ) : (
-            <div class="worker-cards">
-              {workersOf(told).map((one) => (
-                <WorkerCard key={one.id} one={one} jobs={jobs.filter((job) => job.worker === one.id)} />
-              ))}
-            </div>
-          )
-        }
+        {(told) => (
+          <>
+            <Processes told={told} jobs={jobs} />
+            <RunningJobs jobs={jobs} more={running.data?.more ?? false} then={running.again} />
+            <Partitions workers={workersOf(told)} />
+          </>
+        )}
       </Shown>
-      {running.data?.more && <p class="faint">{t("only the first {n} running jobs are shown", { n: jobs.length })}</p>}
     </>
   );
 }
 
-function WorkerCard({ one, jobs }: { one: Worker; jobs: RunningJob[] }) {
+function Processes({ told, jobs }: { told: Told; jobs: RunningJob[] }) {
+  const workers = workersOf(told);
+  if (workers.length + told.lost.length === 0) {
+    return (
+      <Card>
+        <Empty icon="workers" title={t("No worker is alive")}>
+          <p>{t("Start one; jobs wait until then:")}</p>
+          <code>qbull worker MODULE:APP</code>
+        </Empty>
+      </Card>
+    );
+  }
+  return (
+    <Card flush>
+      <div class="scroll">
+        <table class="dense workers">
+          <thead>
+            <tr>
+              <th>{t("Worker")}</th>
+              <th>{t("State")}</th>
+              <th>{t("Host")}</th>
+              <th class="num">{t("Up for")}</th>
+              <th>{t("Version")}</th>
+              <th>{t("Busy slots")}</th>
+              <th class="wide-only">{t("Queues")}</th>
+            </tr>
+          </thead>
+          <tbody>
+            {workers.map((one) => (
+              <Process key={one.id} one={one} busy={jobs.filter((job) => job.worker === one.id).length} />
+            ))}
+            {told.lost.map((one) => (
+              <Lost key={one.id + one.lostAt} one={one} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
+function Process({ one, busy }: { one: Worker; busy: number }) {
   const slots = Object.values(one.queues).reduce((sum, each) => sum + each.concurrency, 0);
   const leaving = Object.values(one.queues).some((each) => each.leaving);
+  const said = t("{n} of {all} slots are busy", { n: busy, all: slots });
   return (
-    <article class="card worker" data-row tabIndex={-1}>
-      <div class="worker-head">
-        <h2 class="mono cut" title={one.id}>{one.id}</h2>
-        {leaving && <Tag tone="warn">{t("stopping")}</Tag>}
-        {one.blocked && <Tag tone="bad">{t("blocked")}</Tag>}
-        <span class="push faint">
-          {one.host} · pid {one.pid}
-        </span>
-      </div>
-      {one.blocked && (
-        <p class="worker-blocked">
-          {t("Its event loop is blocked by {tasks} since {at}. Use a plain function or cpu=True for such work.", { tasks: one.blocked.tasks.join(" / ") || t("a task"), at: moment(one.blocked.since) })}
-        </p>
-      )}
-      <div class="worker-load">
-        <Bar value={jobs.length} of={slots} label={t("{n} of {all} slots are busy", { n: jobs.length, all: slots })} tone="good" />
-        <small class="faint">{t("{n} of {all} slots are busy", { n: jobs.length, all: slots })}</small>
-      </div>
-      <table class="worker-queues">
-        <thead>
-          <tr>
-            <th>{t("Queue")}</th>
-            <th class="num">{t("Slots")}</th>
-            <th>{t("Partitions")}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {Object.entries(one.queues).map(([name, serving]) => (
-            <tr key={name}>
-              <td><a href={to.queue(name)}>{name}</a></td>
-              <td class="num">{count(serving.concurrency)}</td>
-              <td>
-                <span class="parts">{serving.partitions.length ? ranges(serving.partitions) : <span class="faint">{t("none")}</span>}</span> <small class="faint">{serving.sharing}</small>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <div class="worker-jobs">
-        {jobs.length === 0 ? (
-          <p class="faint">{t("It runs nothing at the moment.")}</p>
+    <tr data-row tabIndex={-1}>
+      <td class="mono strong nowrap">{one.id}</td>
+      <td data-label={t("State")}>
+        {one.blocked ? (
+          <span title={t("Its event loop is blocked by {tasks} since {at}. Use a plain function or cpu=True for such work.", { tasks: one.blocked.tasks.join(" / ") || t("a task"), at: moment(one.blocked.since) })}>
+            <Tag tone="bad">{t("blocked")}</Tag> <small>{one.blocked.tasks.join(" / ")}</small>
+          </span>
+        ) : leaving ? (
+          <Tag tone="warn">{t("stopping")}</Tag>
         ) : (
-          <ul>
-            {jobs.slice(0, 8).map((job) => (
-              <li key={job.queue + job.id}>
-                <a class="cut" href={to.job(job.queue, job.id)}>
-                  {job.queue}/{job.task}
-                </a>
-                <span class="mono faint cut">{job.key ?? job.id}</span>
-              </li>
-            ))}
-            {jobs.length > 8 && <li class="faint">{t("and {n} more", { n: jobs.length - 8 })}</li>}
-          </ul>
+          <Tag tone="good">{t("live")}</Tag>
         )}
+      </td>
+      <td data-label={t("Host")} class="nowrap">{one.host} <small class="faint">pid {one.pid}</small> <Offer labels={one.labels} resources={one.resources} /></td>
+      <td class="num nowrap" data-label={t("Up for")} title={one.startedAt ? moment(one.startedAt) : undefined}>{one.startedAt ? duration(Math.max(0, clock.value - Date.parse(one.startedAt))) : "–"}</td>
+      <td data-label={t("Version")}>{one.version || "–"}</td>
+      <td data-label={t("Busy slots")} class="busy-slots" title={said}>
+        <Bar value={busy} of={slots} label={said} tone="good" />
+        <small class="faint nowrap">{count(busy)} / {count(slots)}</small>
+      </td>
+      <td class="wide-only" data-label={t("Queues")}><QueueNames names={Object.keys(one.queues)} /></td>
+    </tr>
+  );
+}
+
+function Lost({ one }: { one: LostWorker }) {
+  return (
+    <tr data-row tabIndex={-1} class="lost">
+      <td class="mono strong nowrap">{one.id}</td>
+      <td data-label={t("State")}><Tag tone="bad">{t("lost")}</Tag> <small><Ago at={one.lostAt} /></small></td>
+      <td data-label={t("Host")} class="nowrap">{one.host} <small class="faint">pid {one.pid}</small></td>
+      <td class="num nowrap" data-label={t("Up for")}>{one.startedAt ? duration(Date.parse(one.lostAt) - Date.parse(one.startedAt)) : "–"}</td>
+      <td data-label={t("Version")}>{one.version || "–"}</td>
+      <td class="faint">–</td>
+      <td class="wide-only" data-label={t("Queues")}><QueueNames names={one.queues} /></td>
+    </tr>
+  );
+}
+
+/** The labels and resources of a worker. */
+function Offer({ labels, resources }: { labels: Record<string, string>; resources: Record<string, number> }) {
+  const said = [...Object.entries(labels), ...Object.entries(resources).map(([name, tokens]) => [`${t("resource")} ${name}`, tokens])];
+  return <small title={t("Labels and resources")}>{said.map(([name, value]) => `${name}=${value}`).join(", ")}</small>;
+}
+
+function QueueNames({ names }: { names: string[] }) {
+  const shown = names.slice(0, 4);
+  return (
+    <span class="queue-names" title={names.join(", ")}>
+      {shown.map((name, n) => (
+        <span key={name}>{n > 0 && ", "}<a href={to.queue(name)}>{name}</a></span>
+      ))}
+      {names.length > 4 && <span class="faint"> {t("and {n} more", { n: names.length - 4 })}</span>}
+    </span>
+  );
+}
+
+/** The longest first: that is the one somebody looks for. */
+function RunningJobs({ jobs, more, then }: { jobs: RunningJob[]; more: boolean; then: () => Promise<void> }) {
+  const sorted = useMemo(() => [...jobs].sort((a, b) => (a.startedAt ?? "") < (b.startedAt ?? "") ? -1 : 1), [jobs]);
+  const cancel = (job: RunningJob) =>
+    confirm({
+      title: t("Cancel this job?"),
+      text: `${job.queue}/${job.task} ${job.key ?? ""}`,
+      action: t("Cancel the job"),
+      danger: true,
+      submit: async () => {
+        await post(at.job(job.queue, job.id, "/cancel"));
+        await then();
+      },
+    });
+  return (
+    <Card title={t("Running now")} aside={more ? <span class="faint">{t("only the first {n} running jobs are shown", { n: jobs.length })}</span> : undefined} flush>
+      {jobs.length === 0 ? (
+        <Empty icon="active" title={t("Nothing runs at the moment")} />
+      ) : (
+        <div class="scroll">
+          <table class="dense">
+            <thead>
+              <tr>
+                <th>{t("Job")}</th>
+                <th>{t("Key")}</th>
+                <th>{t("Worker")}</th>
+                <th class="num">{t("Running for")}</th>
+                <th class="num">{t("Attempt")}</th>
+                <th class="num">{t("Progress")}</th>
+                {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
+              </tr>
+            </thead>
+            <tbody>
+              {sorted.slice(0, 50).map((job) => (
+                <tr key={job.queue + job.id} data-row tabIndex={-1}>
+                  <td><a class="strong" href={to.job(job.queue, job.id)}>{job.queue}/{job.task}</a></td>
+                  <td data-label={t("Key")} class="mono">{job.key ?? <span class="faint">–</span>}</td>
+                  <td data-label={t("Worker")} class="mono nowrap">{job.worker}</td>
+                  <td class="num nowrap" data-label={t("Running for")}>{job.startedAt ? duration(Math.max(0, clock.value - Date.parse(job.startedAt))) : "–"}</td>
+                  <td class="num" data-label={t("Attempt")}>{job.attempt}</td>
+                  <td class="num" data-label={t("Progress")}>{job.progress === null ? <span class="faint">–</span> : `${Math.round(job.progress)} %`}</td>
+                  {operator.value && (
+                    <td class="num">
+                      <Button small kind="ghost" icon="cancel" label={t("Cancel {id}", { id: `${job.queue}/${job.task}` })} onClick={() => cancel(job)} />
+                    </td>
+                  )}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Card>
+  );
+}
+
+/** A row for each worker, a column for each partition. */
+function Partitions({ workers }: { workers: Worker[] }) {
+  const names = [...new Set(workers.flatMap((one) => Object.keys(one.queues)))].sort();
+  if (names.length === 0) return null;
+  return (
+    <Card title={t("Partitions")} flush>
+      <div class="scroll">
+        <table class="dense matrix">
+          <thead>
+            <tr>
+              <th>{t("Worker")}</th>
+              {names.map((name) => (
+                <th key={name}><a href={to.queue(name)}>{name}</a></th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {workers.map((one) => (
+              <tr key={one.id}>
+                <td class="mono nowrap">{one.id}</td>
+                {names.map((name) => {
+                  const serving = one.queues[name];
+                  return (
+                    <td key={name} data-label={name} title={serving && `${serving.sharing}`}>
+                      {!serving ? <span class="faint">–</span> : serving.partitions.length ? ranges(serving.partitions) : <span class="faint">{t("none")}</span>}
+                    </td>
+                  );
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
       </div>
-    </article>
+    </Card>
   );
 }
 

@@ -1,11 +1,18 @@
 // The small parts that every view is made of.
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { takeFocus } from "../focus";
 import { ago, clock, count, moment } from "../format";
 import { t, type Text } from "../words";
+import type { Stats } from "../wire";
 import { Icon, type IconName } from "./icon";
 
 export const STATES = ["waiting", "active", "delayed", "completed", "failed", "cancelled"] as const;
+
+/** How many jobs of a queue are in a state. Jobs that a pause holds back are waiting. */
+export function countOf(one: Stats, state: (typeof STATES)[number]): number {
+  return state === "waiting" ? one.waiting + one.paused : one[state];
+}
 export type State = (typeof STATES)[number];
 
 const icons: Record<State, IconName> = {
@@ -107,11 +114,13 @@ export function Copy({ text, label }: { text: string; label?: string }) {
 }
 
 export function Head({ title, under, children, back }: { title: ComponentChildren; under?: ComponentChildren; children?: ComponentChildren; back?: ComponentChildren }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => takeFocus(heading.current), []);
   return (
     <header class="head">
       <div class="head-words">
         {back && <div class="back">{back}</div>}
-        <h1>{title}</h1>
+        <h1 ref={heading}>{title}</h1>
         {under && <div class="under">{under}</div>}
       </div>
       {children && <div class="head-actions">{children}</div>}

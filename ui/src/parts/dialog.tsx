@@ -2,9 +2,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Problem } from "../api";
+import { because, Problem } from "../api";
 import { t } from "../words";
 import { Button } from "./basics";
+import { Field } from "./field";
 import { Icon } from "./icon";
 
 interface DialogProps {
@@ -51,12 +52,13 @@ interface FormProps extends Omit<DialogProps, "children"> {
 export function FormDialog({ title, action, dismiss, danger, submit, children, onClose, wide, disabled }: FormProps) {
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const [reason, setReason] = useState("");
   const send = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setError(null);
     try {
-      await submit();
+      await because(reason, submit);
       onClose();
     } catch (why) {
       setError(why instanceof Problem || why instanceof Error ? why.message : String(why));
@@ -67,6 +69,7 @@ export function FormDialog({ title, action, dismiss, danger, submit, children, o
     <Dialog title={title} onClose={onClose} wide={wide}>
       <form onSubmit={(event) => void send(event)}>
         {children}
+        <Field label={t("Reason, for the audit log")} value={reason} onInput={setReason} placeholder={t("optional")} />
         {error && (
           <p class="form-error" role="alert">
             <Icon name="failed" />

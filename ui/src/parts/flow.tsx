@@ -1,9 +1,10 @@
 // A flow as a picture: its jobs from left to right, each behind those that it waits for. Many alike on one level are one box.
+import { useEffect, useState } from "preact/hooks";
 import { duration } from "../format";
 import { to } from "../route";
 import { t, type Text } from "../words";
 import type { FlowStep } from "../wire";
-import { type State, stateIcon } from "./basics";
+import { Button, type State, stateIcon } from "./basics";
 import { Icon } from "./icon";
 
 const WIDE = 190;
@@ -60,22 +61,48 @@ export function arranged(steps: FlowStep[]): { boxes: Box[]; lines: [Box, Box][]
   return { boxes, lines: [...lines.values()], width: Math.max(...boxes.map((box) => box.x), 0) + WIDE, height };
 }
 
+const MANY = 30; // with more boxes a library finds their places
+const ZOOMS = [0.35, 0.5, 0.7, 0.85, 1];
+type Layout = typeof import("./flow-layout");
+
 export function FlowGraph({ steps, here }: { steps: FlowStep[]; here: string }) {
-  const { boxes, lines, width, height } = arranged(steps);
+  const found = arranged(steps);
+  const many = found.boxes.length > MANY;
+  const [layout, setLayout] = useState<Layout | null>(null);
+  const [zoom, setZoom] = useState(many ? 0.7 : 1);
+  useEffect(() => {
+    if (many && !layout) import("./flow-layout").then(setLayout, () => {}); // without it: level by level
+  }, [many, layout]);
+  const { boxes, lines } = found;
+  const size = many && layout ? layout.place(boxes, lines, WIDE, HIGH) : found;
+  const step = (by: number) => setZoom(ZOOMS[Math.min(ZOOMS.length - 1, Math.max(0, ZOOMS.indexOf(zoom) + by))] ?? 1);
+  const [width, height] = [Math.ceil(size.width), Math.ceil(size.height)];
   return (
-    <div class="flow-scroll" tabIndex={0} role="region" aria-label={t("Flow")}>
-      <div class="flow-graph" style={{ width: `${width}px`, height: `${height}px` }}>
-        <svg width={width} height={height} aria-hidden="true" focusable="false">
-          {lines.map(([from, to]) => {
-            const [x, y, z, u] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + HIGH / 2];
-            return <path key={`${x},${y},${z},${u}`} class={from.steps.every((one) => one.state === "completed") ? "passed" : ""} d={`M${x} ${y}C${x + ACROSS / 2} ${y} ${z - ACROSS / 2} ${u} ${z} ${u}`} />;
-          })}
-        </svg>
-        {boxes.map((box) => (
-          <StepBox key={`${box.x},${box.y}`} box={box} here={here} />
-        ))}
+    <>
+      {many && (
+        <div class="flow-tools">
+          <span class="faint">{t("{n} jobs in {boxes} boxes", { n: steps.length, boxes: boxes.length })}</span>
+          <Button small label={t("Zoom out")} disabled={zoom === ZOOMS[0]} onClick={() => step(-1)}>−</Button>
+          <Button small label={t("Zoom in")} disabled={zoom === 1} onClick={() => step(1)}>+</Button>
+        </div>
+      )}
+      <div class={`flow-scroll ${many ? "many" : ""}`} tabIndex={0} role="region" aria-label={t("Flow")}>
+        <div style={{ width: `${width * zoom}px`, height: `${height * zoom}px` }}>
+          <div class="flow-graph" style={{ width: `${width}px`, height: `${height}px`, transform: zoom === 1 ? undefined : `scale(${zoom})` }}>
+            <svg width={width} height={height} aria-hidden="true" focusable="false">
+              {lines.map(([from, to]) => {
+                const [x, y, z, u] = [from.x + WIDE, from.y + HIGH / 2, to.x, to.y + HIGH / 2];
+                const bend = Math.max(ACROSS / 2, (z - x) / 2);
+                return <path key={`${x},${y},${z},${u}`} class={from.steps.every((one) => one.state === "completed") ? "passed" : ""} d={`M${x} ${y}C${x + bend} ${y} ${z - bend} ${u} ${z} ${u}`} />;
+              })}
+            </svg>
+            {boxes.map((box) => (
+              <StepBox key={`${box.x},${box.y}`} box={box} here={here} />
+            ))}
+          </div>
+        </div>
       </div>
-    </div>
+    </>
   );
 }
 

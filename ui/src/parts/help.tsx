@@ -1,16 +1,17 @@
 // Help: what the keyboard can do, and what the words mean.
-import { t, type Text } from "../words";
+import { language, languages, speak, t, type Text } from "../words";
+import { Choice } from "./field";
 import { entries } from "../views";
 import { StateBadge } from "./basics";
 import { Dialog } from "./dialog";
 
 const keys: [string[], Text][] = [
-  [["Ctrl", "K"], "Find a view, a queue or a job, or do something"],
+  [["Ctrl", "K"], "Search views, queues and jobs, or run a command"],
   [["/"], "To the filter"],
   [["j"], "Next row"],
   [["k"], "Row before"],
   [["Enter"], "Open the row"],
-  [["x"], "Choose the row"],
+  [["x"], "Select the row"],
   [["Esc"], "Close"],
   [["?"], "This help"],
 ];
@@ -52,6 +53,10 @@ export function Help({ onClose }: { onClose: () => void }) {
               </div>
             ))}
           </dl>
+        </section>
+        <section>
+          <h3>{t("Language")}</h3>
+          <Choice label={t("Language")} value={language.value} options={languages} onPick={(one) => void speak(one)} />
         </section>
         <section class="help-states">
           <h3>{t("States of a job")}</h3>

@@ -30,7 +30,7 @@ export async function each(action: string, queue: string, ids: string[], act: (i
   const at = new Date().toISOString();
   const name = `${MINE}${at}`;
   const left = [...ids];
-  let now: Operation = { id: name, action, queue, filter: {}, by: "", startedAt: at, updatedAt: at, done: 0, lookedAt: 0, total: ids.length, state: "running", error: null };
+  let now: Operation = { id: name, action, queue, filter: {}, by: "", startedAt: at, updatedAt: at, done: 0, lookedAt: 0, total: ids.length, state: "running", error: null, refused: 0, refusal: null };
   const show = (part: Partial<Operation>) => {
     now = { ...now, ...part };
     shown.value = [...shown.value.filter((one) => one.id !== name), now];
@@ -89,7 +89,7 @@ export function Operations() {
   }, [any]);
   if (!any) return null;
   return (
-    <section class="operations" aria-label={t("Work on many jobs")} role="status">
+    <section class="operations" aria-label={t("Bulk operations")} role="status">
       {shown.value.map((one) => (
         <div class="operation" key={one.id}>
           <div class="operation-head">

@@ -1,16 +1,16 @@
 // The palette: type a few letters, press Enter. Views, queues, jobs by their id, and what can be done.
 import { useMemo, useRef, useState } from "preact/hooks";
-import { at, get, Problem } from "../api";
+import { at, get } from "../api";
 import { queues } from "../live";
+import { pauseOrResume } from "../queue-actions";
 import { go, to } from "../route";
 import { logOut, operator } from "../session";
 import { nextTheme } from "../theme";
 import { entries } from "../views";
-import { language, speak, t } from "../words";
+import { language, languages, speak, t } from "../words";
 import type { Job } from "../wire";
 import { Dialog } from "./dialog";
 import { Icon, type IconName } from "./icon";
-import { doing } from "./toast";
 
 interface Item {
   text: string;
@@ -27,7 +27,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter((one) => words.every((word) => `${one.text} ${one.note ?? ""}`.toLowerCase().includes(word))).slice(0, 12);
   if (typed.trim().length >= 3) {
-    found.push({ text: t('Find the job "{id}"', { id: typed.trim() }), note: t("in all queues"), icon: "search", act: () => findJob(typed.trim()) });
+    found.push({ text: t("Search jobs: {words}", { words: typed.trim() }), note: t("in all queues"), icon: "search", act: () => findJob(typed.trim()) });
   }
   const at = Math.min(chosen, found.length - 1);
   const act = (item: Item | undefined) => {
@@ -47,7 +47,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     }
   };
   return (
-    <Dialog title={t("Find or do …")} onClose={onClose}>
+    <Dialog title={t("Find or run …")} onClose={onClose}>
       <div class="palette">
         <input
           type="text"
@@ -55,7 +55,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
           aria-expanded="true"
           aria-controls="palette-list"
           aria-activedescendant={found.length ? `palette-${at}` : undefined}
-          aria-label={t("Find or do …")}
+          aria-label={t("Find or run …")}
           placeholder={t("A view, a queue, the id of a job …")}
           autofocus
           autocomplete="off"
@@ -75,7 +75,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
               {one.note && <small>{one.note}</small>}
             </li>
           ))}
-          {!found.length && <li class="faint" role="option" aria-selected="false">{t("Nothing fits")}</li>}
+          {!found.length && <li class="faint" role="option" aria-selected="false">{t("No match")}</li>}
         </ul>
       </div>
     </Dialog>
@@ -92,22 +92,21 @@ function everything(): Item[] {
         text: stats.isPaused ? t("Resume {queue}", { queue: name }) : t("Pause {queue}", { queue: name }),
         note: t("action"),
         icon: stats.isPaused ? "play" : "pause",
-        act: async () => (await import("../pages/queues")).pauseOrResume(name, stats.isPaused),
+        act: async () => pauseOrResume(name, stats.isPaused),
       });
     }
   }
   items.push({ text: t("Change between light and dark"), note: t("action"), icon: "moon", act: nextTheme });
-  items.push({ text: language.value === "en" ? "Español" : "English", note: t("language"), icon: "edit", act: () => speak(language.value === "en" ? "es" : "en") });
+  for (const [code, text] of languages) {
+    if (code !== language.value) items.push({ text, note: t("language"), icon: "edit", act: () => speak(code) });
+  }
   items.push({ text: t("Log out"), note: t("action"), icon: "leave", act: logOut });
   return items;
 }
 
-/** The first queue that has a job with this id. */
+/** The job with this id, or all jobs that have the words in them. */
 async function findJob(id: string): Promise<void> {
-  await doing(async () => {
-    const names = Object.keys(queues.value ?? {});
-    const found = await Promise.any(names.map((name) => get<Job>(at.job(name, id)))).catch(() => null);
-    if (!found) throw new Problem(404, t('No queue has a job "{id}"', { id }));
-    go(to.job(found.queue, found.id));
-  }, t("Found"));
+  const names = Object.keys(queues.value ?? {});
+  const found = await Promise.any(names.map((name) => get<Job>(at.job(name, id)))).catch(() => null);
+  go(found ? to.job(found.queue, found.id) : to.search(id));
 }

@@ -11,8 +11,9 @@ from contextlib import asynccontextmanager
 
 import qbull
 from qbull.app import App
-from qbull.cli.dev.command import DASHBOARD_HOST, DASHBOARD_PORT
+from qbull.cli.dev.command import DASHBOARD_HOST, DASHBOARD_PORT, login_link
 from qbull.errors import ConfigError
+from qbull.store.verbs.sessions import offer_login
 
 
 @asynccontextmanager
@@ -27,7 +28,11 @@ async def served(app: App) -> AsyncIterator[str]:
     from qbull.api.server import beside
 
     async with beside(api, _listening()) as port:
-        yield f"dashboard: http://{DASHBOARD_HOST}:{port}/ui, user admin, password {password}"
+        link = login_link(port, await offer_login(app._client().store))
+        yield (
+            f"dashboard: http://{DASHBOARD_HOST}:{port}/ui, user admin, password {password}\n"
+            f"log in once: {link}"
+        )
 
 
 def _listening() -> socket.socket:

@@ -125,6 +125,11 @@ class DevProcess:
             self.process.send_signal(name)
 
 
+def login_link(port: int, code: str) -> str:
+    """The address of the dashboard. The code is in the fragment, which no browser sends and no log has."""
+    return f"http://{DASHBOARD_HOST}:{port}/ui/" + (f"#login={code}" if code else "")
+
+
 class DevServer:
     """Starts a process for each version of the code. The newest one that can be loaded does the work."""
 
@@ -184,7 +189,7 @@ class DevServer:
             return done
         # After an error the process has ended, and _watch has printed that.
         if not done.error:
-            self._print_loaded(changed, report)
+            self._print_loaded(changed, report, done)
         return []
 
     async def _next_report(self, version: DevProcess) -> LoadReport | list[Path]:
@@ -259,7 +264,7 @@ class DevServer:
             version.send(signal.SIGINT)
         asyncio.get_running_loop().call_later(SIGNAL_REPEAT_SECONDS, self._stop_at_once)
 
-    def _print_loaded(self, changed: Sequence[Path], report: LoadReport) -> None:
+    def _print_loaded(self, changed: Sequence[Path], report: LoadReport, done: LoadReport) -> None:
         queues = "; ".join(report.queues)
         if changed and self._queues:
             _print(f"{_names(changed)} changed, reloaded")
@@ -267,10 +272,12 @@ class DevServer:
                 click.echo(f"  queues      {queues}", err=True)
         else:
             url = f"http://{DASHBOARD_HOST}:{self._listening.getsockname()[1]}"
-            password = self._password if self._password_generated else "as in QUEUES_UI_PASS"
+            password = self._password if self._password_generated else "as in QBULL_PASSWORD"
+            link = login_link(self._listening.getsockname()[1], done.login_code)
             _print(self._app_path)
             for name, text in (
-                ("dashboard", f"{click.style(f'{url}/ui', bold=True)}, user admin, password {password}"),
+                ("dashboard", f"{url}/ui, user admin, password {password}"),
+                ("log in", f"{click.style(link, bold=True)} (works once)"),
                 ("REST API", f"{url}/api"),
                 ("queues", queues),
                 ("server", report.server),

@@ -31,6 +31,7 @@ from qbull.core.sharing import Sharing
 from qbull.errors import QbullError, ServerError
 from qbull.observe.log import one_line, set_up_logging
 from qbull.store.connection.address import Address
+from qbull.store.verbs.sessions import offer_login
 from qbull.store.verbs.workers import RegisteredWorker
 
 DEV_LOOP_WARNING_SECONDS = 0.2
@@ -172,7 +173,9 @@ class RunningVersion:
         api = qbull.asgi(self._app, replace(self._app.environment.access, password=start.password))
         async with beside(api, self._listening):
             await self._wait_for_pods(lambda pods: start.before not in pods)
-            self._parent.send(LoadReport())
+            first = not start.before
+            code = await offer_login(self._app._client().store) if first else ""
+            self._parent.send(LoadReport(login_code=code))
             # Serve until this task is cancelled.
             await asyncio.Event().wait()
 

@@ -27,6 +27,8 @@ class LoadReport(msgspec.Struct):
     """The pod of its worker in the worker registry."""
     server: str = ""
     queues: list[str] = []
+    login_code: str = ""
+    """The code of a login link; only of the first process."""
 
 
 def report_of(error: QbullError) -> LoadReport:

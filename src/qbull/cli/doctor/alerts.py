@@ -34,7 +34,7 @@ def _check_destinations(alerts: Alerts, queues: list[str]) -> list[Finding]:
     if not destinations:
         if not queues:
             return []
-        step = "set SLACK_WEBHOOK_URL or QBULL_ALERT_URLS for the workers and here"
+        step = "set QBULL_SLACK_WEBHOOK_URL or QBULL_ALERT_URLS for the workers and here"
         return [note("alerts", f"those of {_queues(queues)} have no destination", step)]
     findings = [
         problem("alerts", missing, "then restart the workers")

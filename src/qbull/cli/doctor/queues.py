@@ -57,15 +57,17 @@ async def check_queue(store: Store, name: str, on_progress: Callable[[str], None
             continue
         counted = await inspect.count(partition)
         counts += counted
-        if counted.total > MAX_CHECKED_JOBS:
-            on_progress(f"{subject}: checking the {counted.total:,} jobs of partition {partition.shown} …")
+        jobs = counted.total + counted.cancelled
+        if jobs > MAX_CHECKED_JOBS:
+            on_progress(f"{subject}: checking the {jobs:,} jobs of partition {partition.shown} …")
         async for finding in _check_integrity(partition):
             faults += 1
             yield finding
     if not faults:
+        jobs = counts.total + counts.cancelled
         yield ok(
             subject,
-            f"the data of its {counts.total:,} jobs in {_partitions(settings.partitions)} is consistent",
+            f"the data of its {jobs:,} jobs in {_partitions(settings.partitions)} is consistent",
         )
     async for finding in _check_sharing(store, settings):
         yield finding

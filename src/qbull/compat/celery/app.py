@@ -6,10 +6,9 @@ to any queue.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
+from functools import partial
 from typing import Any
 
 from qbull.app import App
@@ -29,9 +28,11 @@ from qbull.compat.celery.instead import (
     CELERY_CONF_HINTS,
     CELERY_GUIDE,
 )
+from qbull.compat.celery.modules import import_modules, import_related
 from qbull.compat.celery.other_service import send_elsewhere
 from qbull.compat.celery.periodic import declare_schedule, schedule_name
 from qbull.compat.celery.result import AsyncResult
+from qbull.compat.celery.shared_tasks import SharedTask, declare_waiting_tasks
 from qbull.compat.celery.signals import Signal
 from qbull.compat.celery.signature import Signature, signature
 from qbull.compat.celery.task import CeleryTask
@@ -99,7 +100,7 @@ class Celery(App):
             own["middleware"] = with_django_connections(own.get("middleware", ()))
         super().__init__(address_of(used) if used else None, **own)
         self.main = main
-        self.tasks: dict[str, CeleryTask] = {}
+        self._tasks: dict[str, CeleryTask] = {}
         self.conf = Conf(self._check_setting)
         self.control = Control(self)
         self.Task = task_cls or CeleryTask
@@ -110,6 +111,13 @@ class Celery(App):
         self._discover: list[tuple[Callable[[], Iterable[str]], str | None]] = []
         self.conf.update({"broker_url": broker}, {"result_backend": backend}, settings)
         self.set_current()
+
+    @property
+    def tasks(self) -> dict[str, CeleryTask]:
+        """The tasks by name."""
+        if _current is self:
+            declare_waiting_tasks(self)
+        return self._tasks
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, CELERY_APP_ATTRIBUTE_HINTS)
@@ -138,7 +146,7 @@ class Celery(App):
             settings: The settings of `qbull.App.queue`.
         """
         queue = super().queue(name, **({"retry": NO_RETRIES} | settings))
-        for task in self.tasks.values():
+        for task in self._tasks.values():
             self._register(queue, task.name, task.spec.function, task.traits)
         return queue
 
@@ -294,11 +302,11 @@ class Celery(App):
         self._check_backend(self.conf.result_backend)
         if is_django_project():
             set_up_django()
-        modules = [*self._include, *_names(self.conf.include), *_names(self.conf.imports)]
+        import_modules(self._include, self.conf.include, self.conf.imports)
         for packages, related in self._discover:
-            modules += [module for package in packages() if (module := _related(package, related))]
-        for module in modules:
-            importlib.import_module(module)
+            import_related(packages(), related)
+        if _current is self:
+            declare_waiting_tasks(self)
         for name in self.conf.queues():
             self._queue(name)
         for signal in (self.on_after_configure, self.on_after_finalize):
@@ -316,11 +324,11 @@ class Celery(App):
         given = {**class_options(given.get("base") or self.Task, is_base=made is None), **given}
         name = given.get("name") or self._name_of(function)
         traits = CeleryTaskOptions.of(self.conf.limits | given | {"name": name})
-        run = guarded(function, traits, lambda: self.tasks[name])
+        run = guarded(function, traits, lambda: self._tasks[name])
         home = self._queue(traits.queue) if traits.queue else self.home_of(name)
         for queue in self.queues.values():
             self._register(queue, name, run, traits)
-        self.tasks[name] = task = make_task(self, home, home.tasks[name], traits, made)
+        self._tasks[name] = task = make_task(self, home, home.tasks[name], traits, made)
         return task
 
     def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: CeleryTaskOptions) -> None:
@@ -368,13 +376,17 @@ class Celery(App):
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **traits: Any) -> Any:
-    """`@shared_task`: declare a task of the newest app, which must exist before this module is imported.
+    """`@shared_task`: declare a task of the newest app.
+
+    If there is no app yet, the task belongs to the first one that is made.
 
     Args:
         function: The function, if the decorator has no parentheses.
         traits: The options of `@app.task`.
     """
-    return newest_app("@shared_task").task(function, **traits)
+    if _current is not None:
+        return _current.task(function, **traits)
+    return SharedTask(function, traits) if function is not None else partial(SharedTask, traits=traits)
 
 
 def newest_app(what: str) -> Celery:
@@ -384,14 +396,3 @@ def newest_app(what: str) -> Celery:
             "for example in the package's __init__.py"
         )
     return _current
-
-
-def _names(given: str | Iterable[str] | None) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or ())
-
-
-def _related(package: str, related: str | None) -> str | None:
-    if related is None:
-        return package
-    importlib.import_module(package)
-    return f"{package}.{related}" if find_spec(f"{package}.{related}") is not None else None

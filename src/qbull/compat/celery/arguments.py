@@ -30,7 +30,7 @@ They are the result of the job before, the results of several jobs as a list, or
 task: nothing is missing, but the arguments have no names.
 """
 
-REST_FIELD, MORE_FIELD, SOURCE_FIELD, IMMUTABLE_FIELD = "*", "**", "from", "is"
+REST_FIELD, MORE_FIELD, SOURCE_FIELD, IMMUTABLE_FIELD, SHAPE_FIELD = "*", "**", "from", "is", "shape"
 REST_FIELD_BYTES = b'"*"'
 """A payload without these bytes has all arguments by name."""
 
@@ -44,6 +44,8 @@ class PartialCall:
     kwargs: dict[str, Any]
     immutable: bool = False
     """Whether it gets no arguments from the jobs before."""
+    shape: list[Any] | None = None
+    """How the results of the jobs before are nested; None for a plain list."""
 
     def result_of(self, values: list[Any]) -> Any:
         """Return the result of the job, of the results of its calls."""
@@ -107,8 +109,16 @@ class CelerySignature(Signature):
                 f'task "{self.name}": {error}; {what} from the task before come first, '
                 "use an immutable signature, task.si(…), to leave them out"
             ) from None
-        fields = {REST_FIELD: list(call.args), MORE_FIELD: call.kwargs, SOURCE_FIELD: call.source}
-        return self._encoded({**fields, IMMUTABLE_FIELD: True} if call.immutable else fields, limit)
+        fields: dict[str, Any] = {
+            REST_FIELD: list(call.args),
+            MORE_FIELD: call.kwargs,
+            SOURCE_FIELD: call.source,
+        }
+        if call.immutable:
+            fields[IMMUTABLE_FIELD] = True
+        if call.shape is not None:
+            fields[SHAPE_FIELD] = call.shape
+        return self._encoded(fields, limit)
 
     def errback_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_bound: bool) -> int:
         """How many arguments a task gets as an errback: the id, or request, exception and traceback."""
@@ -130,7 +140,8 @@ class CelerySignature(Signature):
             return super().decode(payload)
         rest, more = as_it_was(fields[REST_FIELD]), as_it_was(fields.get(MORE_FIELD, {}))
         if SOURCE_FIELD in fields:
-            return [PartialCall(fields[SOURCE_FIELD], tuple(rest), more, IMMUTABLE_FIELD in fields)], {}
+            is_immutable, shape = IMMUTABLE_FIELD in fields, fields.get(SHAPE_FIELD)
+            return [PartialCall(fields[SOURCE_FIELD], tuple(rest), more, is_immutable, shape)], {}
         args, kwargs = super().decode(payload)
         return [*args, *rest], {**kwargs, **more}
 

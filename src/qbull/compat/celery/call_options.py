@@ -6,7 +6,17 @@ from qbull.compat.celery.instead import CELERY_CALL_HINTS, CELERY_RETRY_HINTS
 from qbull.compat.celery.support import UNLISTED_NAME, WORKS, Support, differs, refused
 
 CALL_OPTIONS = frozenset(
-    ("task_id", "countdown", "eta", "queue", "priority", "expires", "time_limit", "headers")
+    (
+        "task_id",
+        "countdown",
+        "eta",
+        "queue",
+        "priority",
+        "expires",
+        "time_limit",
+        "soft_time_limit",
+        "headers",
+    )
 )
 """Options of `apply_async` that each job has."""
 CALLBACK_OPTIONS = ("link", "link_error")

@@ -9,14 +9,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from qbull.compat.celery.signature import SIGNATURE_TYPES, Signature, is_composite, listed, signature
+from qbull.compat.celery.signature import (
+    SIGNATURE_TYPES,
+    Signature,
+    is_composite,
+    listed,
+    maybe_signature,
+    signature,
+    subtask,
+)
 from qbull.errors import ArgumentsError
 
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
     from qbull.compat.celery.group_result import GroupResult
     from qbull.compat.celery.result import AsyncResult
+
+
+__all__ = [
+    "Signature",
+    "chain",
+    "chord",
+    "chunks",
+    "group",
+    "maybe_signature",
+    "signature",
+    "subtask",
+    "xmap",
+]
 
 
 class CompositeSignature(Signature):
@@ -92,6 +114,18 @@ class chain(CompositeSignature):
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
 
+    def freeze(self, _id: str | None = None) -> Any:
+        """Give the last task its id. Returns its result.
+
+        Args:
+            _id: The id, if the task has none yet; by default a new one.
+        """
+        if not self.tasks:
+            return None
+        result = self.tasks[-1].freeze(self.options.get("task_id") or _id)
+        self.options["task_id"] = result.id
+        return result
+
 
 class group(CompositeSignature):
     """Tasks that run at the same time: `group(add.s(n, n) for n in range(9))`.
@@ -128,6 +162,17 @@ class group(CompositeSignature):
         if not isinstance(other, Signature):
             return NotImplemented
         return chord(self, other, app=self._app)
+
+    def freeze(self, _id: str | None = None) -> GroupResult:
+        """Give each task its id. Returns their results.
+
+        Args:
+            _id: The id of the group, if it has none yet; by default a new one.
+        """
+        from qbull.compat.celery.group_result import GroupResult
+
+        id = self.options.setdefault("task_id", _id or str(uuid4()))
+        return GroupResult(id, [each.freeze() for each in self.tasks], app=self.app)
 
     def set_immutable(self, immutable: bool) -> None:
         for each in self.tasks:
@@ -177,7 +222,7 @@ class chord(Signature):
             raise ArgumentsError(
                 "chord: its header is a chain; give a list of tasks that run at the same time"
             )
-        tasks = [header] if isinstance(header, Mapping) else list(header)
+        tasks = [signature(each).clone() for each in ([header] if isinstance(header, Mapping) else header)]
         self["kwargs"] = {
             "header": header if isinstance(header, group) else group(tasks, app=app),
             "body": None if body is None else signature(body, app=app),
@@ -222,6 +267,14 @@ class chord(Signature):
         body = None if self.body is None else self.body.clone()
         return chord(header, body, app=self._app, **{**deepcopy(self.options), **options})
 
+    def freeze(self, _id: str | None = None) -> Any:
+        """Give the body its id. Returns its result.
+
+        Args:
+            _id: The id, if the body has none yet; by default a new one.
+        """
+        return self.body.freeze(_id)
+
     def set_immutable(self, immutable: bool) -> None:
         self.header.set_immutable(immutable)
 
@@ -229,6 +282,9 @@ class chord(Signature):
         return self.body.link(callback)
 
     def link_error(self, errback: Any) -> Any:
+        if self.app.conf.task_allow_error_cb_on_chord_header:
+            for each in self.tasks:
+                each.link_error(errback.clone())
         return self.body.link_error(errback)
 
 
@@ -279,7 +335,15 @@ class xstarmap(EachItem):
     subtask_type = "starmap"
 
 
-def chunks(task: Any, it: Iterable[Any], n: int, *, app: Celery | None = None) -> group:
+class ChunkedCalls(group):
+    """The group that `add.chunks(…)` returns."""
+
+    def group(self) -> group:
+        """Return it as a group, as Celery's chunks do."""
+        return group(self.tasks, app=self._app)
+
+
+def chunks(task: Any, it: Iterable[Any], n: int, *, app: Celery | None = None) -> ChunkedCalls:
     """`add.chunks(items, 10)`: a group of jobs, each of which calls the task for up to `n` items.
 
     Args:
@@ -291,7 +355,8 @@ def chunks(task: Any, it: Iterable[Any], n: int, *, app: Celery | None = None) -
     if n < 1:
         raise ArgumentsError(f"chunks: n={n}: give at least 1")
     rest = iter(it)
-    return group([xstarmap(task, part, app=app) for part in iter(lambda: list(islice(rest, n)), [])], app=app)
+    parts = iter(lambda: list(islice(rest, n)), [])
+    return ChunkedCalls([xstarmap(task, part, app=app) for part in parts], app=app)
 
 
 SIGNATURE_TYPES.update(chain=chain, group=group, chord=chord, map=xmap, starmap=xstarmap)

@@ -15,8 +15,10 @@ from uuid import uuid4
 from qbull.compat.celery.arguments import ArgumentSource, CelerySignature, PartialCall
 from qbull.compat.celery.call_options import CALLBACK_OPTIONS
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
+from qbull.compat.celery.canvas_options import members_of, unrolled, with_errbacks, with_options
 from qbull.compat.celery.eager import apply_canvas
 from qbull.compat.celery.group_result import GroupResult
+from qbull.compat.celery.own_apply_async import as_its_task_calls_it
 from qbull.compat.celery.publishing import announce, announce_sent
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, listed, signature
@@ -30,11 +32,6 @@ from qbull.produce.flow_plan import FlowExit, StepNode
 if TYPE_CHECKING:
     from qbull.compat.celery.app import Celery
     from qbull.compat.celery.task import CeleryTask
-
-LAST_TASK_OPTIONS = ("task_id", "link")
-"""Options of a chain that belong to its last task."""
-HEADER_OPTIONS = ("countdown", "eta")
-"""Options of a chord that belong to its header only."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,17 @@ class CanvasEnd:
     members: tuple[CanvasEnd, ...] = ()
     parent: CanvasEnd | None = None
 
+    @property
+    def result_shape(self) -> list[Any] | None:
+        """How the results are nested: None for each job, a list for a group at the end of a member."""
+        if not any(member.members for member in self.members):
+            return None
+        return [member.nesting for member in self.members]
+
+    @property
+    def nesting(self) -> list[Any] | None:
+        return [member.nesting for member in self.members] if self.members else None
+
 
 def enqueue_canvas(
     app: Celery,
@@ -66,7 +74,7 @@ def enqueue_canvas(
     """Enqueue a signature with further arguments and options. Returns None for an empty chain."""
     whole = with_options(given, args, kwargs, options)
     if isinstance(whole, chain) and len(whole.tasks) == 1:
-        whole = _unrolled(_with_errbacks(whole.tasks[0], listed(whole.options.get("link_error"))))
+        whole = unrolled(with_errbacks(whole.tasks[0], listed(whole.options.get("link_error"))))
     if isinstance(whole, chain) and not whole.tasks:
         return None
     if app.conf.task_always_eager:
@@ -74,70 +82,14 @@ def enqueue_canvas(
     if isinstance(whole, group):
         flows = [CanvasFlow(app, member) for member in members_of(whole)]
         results = app.run_sync(_send_all(flows))
+        if len(results) == 1 and isinstance(results[0], GroupResult):
+            return results[0]  # A group of one chain has the results of the group that the chain ends with.
         return GroupResult(whole.options.get("task_id") or str(uuid4()), results, app=app)
     return app.run_sync(CanvasFlow(app, whole).send())
 
 
 async def _send_all(flows: Sequence[CanvasFlow]) -> list[Any]:
     return list(await asyncio.gather(*(flow.send() for flow in flows)))
-
-
-def with_options(
-    given: Signature, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]
-) -> Any:
-    """Return a copy in which the arguments and options are those of the tasks that they are for."""
-    merged = {**given.options, **options}
-    if isinstance(given, chain):
-        tasks = [each.clone() for each in given.tasks]
-        if tasks:
-            first = {n: v for n, v in merged.items() if n not in (*LAST_TASK_OPTIONS, *CALLBACK_OPTIONS)}
-            tasks[0] = with_options(tasks[0], args, kwargs, first)
-            last = {n: merged[n] for n in LAST_TASK_OPTIONS if n in merged}
-            tasks[-1] = _with_last_options(tasks[-1], last)
-        return chain(tasks, app=given._app, link_error=listed(merged.get("link_error")))
-    if isinstance(given, group):
-        refused = [name for name in CALLBACK_OPTIONS if options.get(name)]
-        if refused:
-            raise ArgumentsError(f"group: {refused[0]}: set it on each task, or use a chord")
-        own = {n: v for n, v in merged.items() if n != "task_id"}
-        tasks = [with_options(each, args, kwargs, own) for each in given.tasks]
-        return group(tasks, app=given._app, task_id=merged.get("task_id"))
-    if isinstance(given, chord):
-        if given.body is None:
-            raise ArgumentsError("chord: it has no body; write chord(header, body) or chord(header)(body)")
-        own = {n: v for n, v in merged.items() if n not in (*LAST_TASK_OPTIONS, *CALLBACK_OPTIONS)}
-        header = with_options(given.header, args, kwargs, own)
-        body_options = {n: v for n, v in merged.items() if n not in (*HEADER_OPTIONS, *CALLBACK_OPTIONS)}
-        body = with_options(given.body, (), {}, body_options)
-        body = _with_errbacks(body, listed(merged.get("link_error")))
-        for callback in listed(merged.get("link")):
-            body.link(callback)
-        return chord(header, body, app=given._app)
-    return given.clone(args, kwargs, **options)
-
-
-def members_of(given: group) -> list[Any]:
-    """Return the tasks of a group, with those of the groups in it."""
-    return [
-        inner
-        for each in given.tasks
-        for inner in (members_of(with_options(each, (), {}, {})) if isinstance(each, group) else [each])
-    ]
-
-
-def _with_last_options(task: Any, options: Mapping[str, Any]) -> Any:
-    callbacks = listed(options.get("link"))
-    task = task.clone(**{n: v for n, v in options.items() if n != "link"})
-    for callback in callbacks:
-        task.link(callback)
-    return task
-
-
-def _with_errbacks(task: Any, errbacks: Sequence[Any]) -> Any:
-    task = task.clone()
-    for errback in errbacks:
-        task.link_error(errback)
-    return task
 
 
 Errback = tuple[Any, ArgumentSource]
@@ -196,7 +148,7 @@ class CanvasFlow(FlowNodes):
         self, given: chain, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool
     ) -> CanvasEnd:
         own = listed(given.options.get("link_error"))
-        parts = [_unrolled(each) for each in given.tasks]
+        parts = [unrolled(each) for each in given.tasks]
         for each in (each for each in parts if not isinstance(each, group) or each.tasks):
             added: list[Errback] = [(errback, "error" if is_body else "own error") for errback in own]
             before = self._lay(each, before, [*errbacks, *added], is_body=is_body)
@@ -206,8 +158,9 @@ class CanvasFlow(FlowNodes):
     def _lay_task(
         self, given: Signature, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool
     ) -> CanvasEnd:
+        given = as_its_task_calls_it(given)
         source = before.passes if before.exits and not given.immutable else None
-        node = self._add(given, before.exits, source, "stop")
+        node = self._add(given, before, source, "stop")
         end = CanvasEnd([[(node, "")]], node=node, parent=_if_any(before))
         callbacks = [self._lay(callback, end, ()) for callback in listed(given.options.get("link"))]
         self._callbacks[node] = callbacks
@@ -221,12 +174,12 @@ class CanvasFlow(FlowNodes):
         errback = signature(given, app=self._celery)
         if isinstance(errback, chain | group | chord):
             raise ArgumentsError(f"link_error: {errback!r:.80}: give a task, which may enqueue others")
-        self._add(errback, end.exits, source, "rescue")
+        self._add(as_its_task_calls_it(errback), end, source, "rescue")
 
     def _add(
         self,
         given: Signature,
-        awaits: list[FlowExit],
+        before: CanvasEnd,
         source: ArgumentSource | None,
         mode: DependencyFailureMode,
     ) -> StepNode:
@@ -241,10 +194,12 @@ class CanvasFlow(FlowNodes):
         elif source is None:
             payload = call.check(*given.args, **given.kwargs).payload
         else:
-            partial = PartialCall(source, tuple(given.args), given.kwargs, given.immutable)
+            partial = PartialCall(
+                source, tuple(given.args), given.kwargs, given.immutable, shape=before.result_shape
+            )
             payload = encoder.encode_partial(partial, _missing(given, encoder, source), limit)
         arguments = EncodedArguments(payload, None, call._options.id)
-        node = StepNode(Step(call, call._queue, arguments, call._options), awaits, mode)
+        node = StepNode(Step(call, call._queue, arguments, call._options), before.exits, mode)
         self.nodes.append(node)
         self._calls[node] = task, given
         return node
@@ -284,13 +239,6 @@ async def _send_alone(node: StepNode) -> Job[Any]:
     step = node.step
     request = step.call._request([step.arguments])
     return (await step.queue._producer.enqueue(request))[0]
-
-
-def _unrolled(part: Any) -> Any:
-    """A group of one task in a chain is the task, as in Celery."""
-    while isinstance(part, group) and len(part.tasks) == 1:
-        part = with_options(part, (), {}, {}).tasks[0]
-    return part
 
 
 def _if_any(before: CanvasEnd) -> CanvasEnd | None:

@@ -34,6 +34,7 @@ CELERY_DEFAULTS: dict[str, Any] = {
     "task_ignore_result": False,
     "task_always_eager": False,
     "task_eager_propagates": False,
+    "task_allow_error_cb_on_chord_header": False,
     "task_default_retry_delay": 180,
     "result_expires": None,
     "worker_concurrency": None,

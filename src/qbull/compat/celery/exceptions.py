@@ -10,10 +10,12 @@ from typing import Any
 
 from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.refusal import refuse_name
-from qbull.errors import JobFailed, ResultTimeout, RetryAfter
+from qbull.errors import JobCancelled, JobFailed, ResultTimeout, RetryAfter
 
 TimeoutError = ResultTimeout  # noqa: A001 - the name in Celery
 """Raised by `result.get(timeout=…)`."""
+TaskRevokedError = JobCancelled
+"""Raised by `result.get()` of a revoked task."""
 
 
 class Retry(RetryAfter):
@@ -49,7 +51,7 @@ def exception_of(failure: JobFailed) -> JobFailed:
         made: JobFailed = combined.__new__(combined, text)
     except TypeError:
         return failure
-    made.args = (_key_in(text),) if issubclass(kind, KeyError) else (text,) if text else ()
+    made.args = _args_in(kind, text)
     made.error, made.stacktrace = failure.error, failure.stacktrace
     made.__cause__ = failure
     return made
@@ -60,11 +62,19 @@ def _text_of(error: JobFailed) -> str:
     return error.error.partition(": ")[2]
 
 
-def _key_in(text: str) -> Any:
+def _args_in(kind: type[Exception], text: str) -> tuple[Any, ...]:
+    """The arguments of the exception, as far as its text has them: a key, or several plain values."""
+    if not text:
+        return ()
     try:
-        return literal_eval(text)
+        if issubclass(kind, KeyError):
+            return (literal_eval(text),)
+        if text.startswith("(") and kind.__str__ is Exception.__str__:
+            found = literal_eval(text)
+            return found if isinstance(found, tuple) and len(found) > 1 else (text,)
     except (ValueError, SyntaxError):
-        return text
+        pass
+    return (text,)
 
 
 def _class_named(name: str, stacktrace: str) -> type[Exception] | None:

@@ -174,6 +174,11 @@ class GroupResult(ResultSet):
         self.id = id
         self.parent = parent
 
+    def as_tuple(self) -> tuple[tuple[str, Any], list[Any]]:
+        """Return the ids of the group and of its results. `result_from_tuple` makes a result of them."""
+        parent = None if self.parent is None else self.parent.as_tuple()
+        return (self.id, parent), [result.as_tuple() for result in self.results]
+
     def __repr__(self) -> str:
         return f"<GroupResult: {self.id} [{', '.join(str(result) for result in self.results)}]>"
 
@@ -188,3 +193,20 @@ class GroupResult(ResultSet):
         if self.failed():
             return "FAILURE"
         return "SUCCESS" if self.successful() else "PENDING"
+
+
+def result_from_tuple(given: Any, app: Celery | None = None) -> Any:
+    """Make the AsyncResult or GroupResult that `as_tuple` has described.
+
+    Args:
+        given: The tuple, or the list that JSON has made of it.
+        app: The app.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return given
+    own, members = given
+    id, before = (own, None) if isinstance(own, str) else own
+    parent = None if before is None else result_from_tuple(before, app)
+    if members is None:
+        return AsyncResult(id, app, parent=parent)
+    return GroupResult(id, [result_from_tuple(each, app) for each in members], app=app, parent=parent)

@@ -27,8 +27,8 @@ _USE_TIME_LIMIT = (
 _JSON_ONLY = "arguments and results travel as JSON; nothing is pickled"
 _WAITS_FOR_SERVER = "if the server is unavailable, workers wait for it; remove it"
 _BEAT_MODELS = (
-    "schedules are on the server, not in tables; create them with app.schedules.upsert(…), "
-    "or name them in conf.beat_schedule"
+    'schedules are on the server, not in tables; "qbull drain django-celery-beat" moves them. '
+    "Create new ones with app.schedules.upsert(…), or name them in conf.beat_schedule"
 )
 _USE_INLINE = "call the task like a function, or use qbull.testing.inline in tests"
 
@@ -47,7 +47,6 @@ CELERY_TASK_HINTS = {
 """Keywords of @app.task."""
 
 CELERY_CALL_HINTS = {
-    "soft_time_limit": "set it on the task: @app.task(soft_time_limit=…)",
     "chain": _USE_CHAIN,
     "chord": _USE_GROUP,
     "shadow": "a job has the name of its task; use a second task with name=…",
@@ -85,6 +84,7 @@ CELERY_TASK_ATTRIBUTE_HINTS = {
     "replace": "enqueue the other task, and return",
     "add_around": _USE_MIDDLEWARE,
     "on_bound": "a task is bound when it is declared; do it after the declaration",
+    "add_to_chord": "enqueue the tasks with a chord of their own, and return",
     "add_trail": "a job does not know which jobs it has enqueued",
     "shadow_name": "a job has the name of its task; use a second task with name=…",
     "Request": _USE_MIDDLEWARE,
@@ -96,6 +96,8 @@ CELERY_TASK_ATTRIBUTE_HINTS = {
 
 CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "eta": "qbull.current_job().planned_at, for the run of a schedule",
+    "expires": "a job that has started does not expire",
+    "properties": "request.headers and request.delivery_info have them",
     "root_id": "use App(trace=True)",
     "parent_id": "use App(trace=True)",
     "chain": _USE_CHAIN,
@@ -104,6 +106,7 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "callbacks": _USE_CHAIN,
     "errbacks": _USE_CHAIN,
     "timelimit": "it is the time_limit in the declaration of the task",
+    "time_limit": "it is the time_limit in the declaration of the task",
     "reply_to": "the returned handle has the result",
 }
 
@@ -112,11 +115,9 @@ CELERY_RESULT_ATTRIBUTE_HINTS = {
     "collect": "use qbull.group(…, then=…): the last job has the results of all",
     "iterdeps": "use qbull.chain(…): flow.jobs has all jobs",
     "then": "use qbull.chain(…)",
-    "as_tuple": "keep the id",
     "backend": "results are stored with the jobs",
     "args": "await app.job(queue, id).info() has them",
     "kwargs": "await app.job(queue, id).info() has them",
-    "retries": "await app.job(queue, id).info() has the attempt",
     "worker": "await app.job(queue, id).info() has it",
 }
 
@@ -205,7 +206,7 @@ CELERY_CONF_HINTS = {
     "the outcome of the old run is refused; remove it",
     "worker_disable_rate_limits": _USE_QUEUE_RATE,
     "beat_scheduler": "workers run conf.beat_schedule; they do not read schedules from a database. "
-    "Create schedules at run time with app.schedules.upsert(…)",
+    '"qbull drain django-celery-beat" moves them; app.schedules.upsert(…) creates schedules at run time',
     "beat_schedule_filename": "schedules are on the server; remove it",
     "beat_max_loop_interval": "workers run the schedules; remove it",
     "beat_sync_every": "schedules are on the server; remove it",
@@ -214,6 +215,7 @@ CELERY_CONF_HINTS = {
 CELERY_MODULE_HINTS = {
     "Ignore": "return, or raise qbull.Fail(…)",
     "Reject": "raise qbull.Fail(…): the job becomes a dead letter",
+    "ChordError": "result.get() raises the exception of the task that failed",
     "solar": "compute the next time and enqueue with at=…",
 }
 """Names that users may try to import."""

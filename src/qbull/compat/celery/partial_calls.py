@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,9 @@ def complete_calls(task: CeleryTask, call: PartialCall) -> list[CompleteCall]:
             return _error_calls(task, call, signature)
         case "result" | "results":
             values = [_value_of(task, letter, told) for letter, told in _dependencies()]
-            value = values if call.source == "results" else values[0]
+            value = values[0]
+            if call.source == "results":
+                value = values if call.shape is None else _nested(iter(values), call.shape)
             return [complete(value, *call.args, **call.kwargs)]
 
 
@@ -76,6 +79,11 @@ def _error_calls(task: CeleryTask, call: PartialCall, signature: CelerySignature
                 failure = exception_of(JobFailed(text, error=error, stacktrace=told.stacktrace))
             given = [FailedRequest(told.id, told.task, told.queue), failure, told.stacktrace]
     return [([*given, *call.args], dict(call.kwargs))]
+
+
+def _nested(values: Iterator[Any], shape: list[Any]) -> list[Any]:
+    """The results as the groups at the ends of chains have them."""
+    return [next(values) if each is None else _nested(values, each) for each in shape]
 
 
 def _dependencies() -> list[tuple[str, Dependency]]:

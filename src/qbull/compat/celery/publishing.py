@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from qbull.compat.celery.exact_values import with_types
-from qbull.compat.celery.request import CALL_HEADERS_HEADER
+from qbull.compat.celery.request import CALL_HEADERS_HEADER, SOFT_LIMIT_HEADER
 from qbull.compat.celery.signals import after_task_publish, before_task_publish
 from qbull.errors import ArgumentsError
 
@@ -56,11 +56,16 @@ def announce_sent(
         )
 
 
-def headers_of(given: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """Return the headers of a call as those of a job."""
-    if not given:
-        return None
-    try:
-        return {CALL_HEADERS_HEADER: msgspec.json.encode(with_types(dict(given))).decode()}
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise ArgumentsError(f"apply_async(headers=…): they cannot be encoded: {error}") from None
+def headers_of(given: Mapping[str, Any] | None, soft_limit: float | None = None) -> dict[str, str] | None:
+    """Return the headers and the soft time limit of a call as headers of a job."""
+    made: dict[str, str] = {}
+    if soft_limit is not None:
+        if not soft_limit > 0:
+            raise ArgumentsError(f"apply_async(soft_time_limit={soft_limit!r}): give seconds, more than 0")
+        made[SOFT_LIMIT_HEADER] = f"{soft_limit:g}"
+    if given:
+        try:
+            made[CALL_HEADERS_HEADER] = msgspec.json.encode(with_types(dict(given))).decode()
+        except (TypeError, msgspec.MsgspecError) as error:
+            raise ArgumentsError(f"apply_async(headers=…): they cannot be encoded: {error}") from None
+    return made or None

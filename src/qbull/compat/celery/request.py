@@ -10,7 +10,9 @@ import msgspec
 from qbull.compat.celery.exact_values import as_it_was
 from qbull.compat.celery.instead import CELERY_REQUEST_ATTRIBUTE_HINTS
 from qbull.compat.celery.run_events import current_run
+from qbull.compat.celery.task_options import celery_priority_of
 from qbull.compat.refusal import refuse_attribute
+from qbull.core.record import priority_of
 from qbull.errors import NotFound
 from qbull.worker.current import current_job
 
@@ -20,6 +22,9 @@ RETRIES_HEADER = "celery.retries"
 
 CALL_HEADERS_HEADER = "celery.headers"
 """The header of jobs that has the headers of `apply_async(headers=…)`, as JSON."""
+
+SOFT_LIMIT_HEADER = "celery.soft_time_limit"
+"""The header of jobs that has the seconds of `apply_async(soft_time_limit=…)`."""
 
 
 class CeleryRequest:
@@ -36,6 +41,7 @@ class CeleryRequest:
         self.headers: dict[str, Any] = {}
         self.delivery_info: dict[str, Any] = {}
         self.hostname = socket.gethostname()
+        self.soft_time_limit: float | None = None
         run = current_run.get()
         if run is not None and run.task.name == task:
             self.args, self.kwargs = run.args, run.kwargs
@@ -50,7 +56,13 @@ class CeleryRequest:
         if job.task == task:
             self.id, self.called_directly = job.id, False
             self.retries = job.attempt - 1 + int(job.headers.get(RETRIES_HEADER, 0))
-            self.delivery_info = {"exchange": "", "routing_key": job.queue}
+            self.delivery_info = {
+                "exchange": "",
+                "routing_key": job.queue,
+                "priority": celery_priority_of(priority_of(job._running.record)),
+            }
+            if SOFT_LIMIT_HEADER in job.headers:
+                self.soft_time_limit = float(job.headers[SOFT_LIMIT_HEADER])
             if CALL_HEADERS_HEADER in job.headers:
                 self.headers = as_it_was(msgspec.json.decode(job.headers[CALL_HEADERS_HEADER]))
 

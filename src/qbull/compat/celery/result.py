@@ -6,6 +6,7 @@ Every call is synchronous; the qbull job is app.job(queue, id).
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qbull.compat.celery.exceptions import exception_of
@@ -83,6 +84,10 @@ class AsyncResult:
     def task_id(self) -> str:
         return self.id
 
+    def as_tuple(self) -> tuple[tuple[str, Any], None]:
+        """Return the ids of this result and of those before it; `result_from_tuple` reads them."""
+        return (self.id, None if self.parent is None else self.parent.as_tuple()), None
+
     @property
     def state(self) -> str:
         """Celery's name of the state. PENDING also stands for an unknown id, as in Celery."""
@@ -138,6 +143,30 @@ class AsyncResult:
         return exception_of(error) if isinstance(error, JobFailed) else error
 
     wait = get
+
+    @property
+    def name(self) -> str | None:
+        """The name of the task."""
+        info = self._info()
+        return None if info is None else info.task
+
+    @property
+    def queue(self) -> str | None:
+        """The name of the queue."""
+        info = self._info()
+        return None if info is None else info.queue
+
+    @property
+    def date_done(self) -> datetime | None:
+        """When the job ended."""
+        info = self._info()
+        return None if info is None else info.finished_at
+
+    @property
+    def retries(self) -> int | None:
+        """How many retries the job has had."""
+        info = self._info()
+        return None if info is None else info.attempt - 1
 
     @property
     def result(self) -> Any:
@@ -224,3 +253,13 @@ def check_get_options(given: Mapping[str, Any]) -> None:
     """Accept the options of `get` that say how Celery waits."""
     left = {name: value for name, value in given.items() if name not in WAITING_OPTIONS}
     refuse("get", left, {}, ArgumentsError, CELERY_GUIDE)
+
+
+def __getattr__(name: str) -> Any:
+    """The other names of celery.result."""
+    from qbull.compat.celery import eager, group_result
+
+    for module in (group_result, eager):
+        if name in ("GroupResult", "ResultSet", "result_from_tuple", "EagerResult") and name in vars(module):
+            return vars(module)[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

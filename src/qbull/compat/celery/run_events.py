@@ -57,7 +57,9 @@ class TaskRun:
 
     def __enter__(self) -> Self:
         self._token = current_run.set(self)
-        self._id = self.task.request.id
+        request = self.task.request
+        self._id = request.id
+        self.soft_time_limit = request.soft_time_limit or self.task.traits.soft_time_limit
         values = {"task_id": self._id, "task": self.task, "args": self.args, "kwargs": self.kwargs}
         try:
             signals.task_prerun.send(self.task, **values)

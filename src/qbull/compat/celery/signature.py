@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import uuid4
 
 from qbull.compat.refusal import refuse_attribute
 from qbull.errors import ArgumentsError
@@ -18,13 +19,25 @@ if TYPE_CHECKING:
 
 CELERY_SIGNATURE_HINTS = {
     "stamp": "use qbull.Middleware: around_enqueue() sets call.headers",
-    "freeze": "give the task an id: sig.set(task_id=…)",
     "election": "use a schedule, or a unique job: task.options(unique=qbull.Unique(…))",
     "unchain_tasks": "use chain.tasks",
 }
 """Methods of signatures that are not supported."""
 SIGNATURE_TYPES: dict[str | None, Any] = {}
 """The classes of chains, groups and others by the name that their dictionaries have (canvas.py)."""
+
+
+class SignatureItem:
+    """An item of a signature that is an attribute too: `sig.args` is `sig["args"]`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        return self if owner is None else owner[self._name]
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner[self._name] = value
 
 
 class Signature(dict[str, Any]):
@@ -41,6 +54,8 @@ class Signature(dict[str, Any]):
     """
 
     subtask_type: ClassVar[str | None] = None
+    task, args, kwargs = SignatureItem(), SignatureItem(), SignatureItem()
+    options, immutable = SignatureItem(), SignatureItem()
 
     def __init__(
         self,
@@ -65,6 +80,8 @@ class Signature(dict[str, Any]):
                 immutable=immutable,
             )
         self._app = app or getattr(task, "app", None)
+        self.is_called = False
+        """Whether the task's own `apply_async` has made this call."""
 
     def __getattr__(self, name: str) -> Any:
         refuse_attribute(self, name, CELERY_SIGNATURE_HINTS)
@@ -105,32 +122,23 @@ class Signature(dict[str, Any]):
         return self.app.task_named(self["task"])
 
     @property
-    def task(self) -> str:
-        return str(self["task"])
-
-    @property
     def name(self) -> str:
-        return self.task
-
-    @property
-    def args(self) -> list[Any]:
-        return self["args"]  # type: ignore[no-any-return]
-
-    @property
-    def kwargs(self) -> dict[str, Any]:
-        return self["kwargs"]  # type: ignore[no-any-return]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return self["options"]  # type: ignore[no-any-return]
-
-    @property
-    def immutable(self) -> bool:
-        return bool(self["immutable"])
+        return str(self.task)
 
     @property
     def id(self) -> str | None:
-        return self.options.get("task_id")
+        id: str | None = self.options.get("task_id")
+        return id
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any], app: Celery | None = None) -> Any:
+        """Return the signature, chain, group or chord that travelled as a dictionary.
+
+        Args:
+            d: The dictionary.
+            app: The app of the task.
+        """
+        return signature(d, app=app)
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue it with further arguments, which come first."""
@@ -149,7 +157,36 @@ class Signature(dict[str, Any]):
         from qbull.compat.celery.canvas_flow import enqueue_canvas
 
         given = {name: value for name, value in options.items() if value is not None}
+        if self.subtask_type is None and self.type._has_own_apply_async:
+            call = self.clone(args, kwargs, **given)
+            return self.type.apply_async(tuple(call.args), call.kwargs, **call.options)
         return enqueue_canvas(self.app, self, args or (), kwargs or {}, given)
+
+    def apply(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """Run it here, without a job. Returns an EagerResult, or a GroupResult if it ends with a group.
+
+        Args:
+            args: Positional arguments, which come before those of the signature.
+            kwargs: Named arguments, which are added to those of the signature.
+            options: `task_id`, `link` and `link_error`; others have no effect here.
+        """
+        from qbull.compat.celery.canvas_options import with_options
+        from qbull.compat.celery.eager import apply_canvas
+
+        return apply_canvas(with_options(self, args or (), kwargs or {}, options))
+
+    def freeze(self, _id: str | None = None) -> Any:
+        """Give the call its id before it is made. Returns its result.
+
+        Args:
+            _id: The id, if the signature has none yet; by default a new one.
+        """
+        from qbull.compat.celery.result import AsyncResult
+
+        id = self.options.setdefault("task_id", _id or str(uuid4()))
+        return AsyncResult(id, self.app)
 
     def clone(
         self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
@@ -162,7 +199,7 @@ class Signature(dict[str, Any]):
             options: Options of `apply_async`.
         """
         copy = type_of(self)(self)
-        copy._app = self._app
+        copy._app, copy.is_called = self._app, self.is_called
         copy["options"] = {**deepcopy(self.options), **options}
         copy["args"], copy["kwargs"] = list(self.args), dict(self.kwargs)
         if not self.immutable:

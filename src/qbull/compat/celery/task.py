@@ -23,6 +23,7 @@ from qbull.compat.celery.instead import (
     CELERY_TASK_ATTRIBUTE_HINTS,
 )
 from qbull.compat.celery.job_state import report_state
+from qbull.compat.celery.own_apply_async import call_capture
 from qbull.compat.celery.publishing import announce, announce_sent, headers_of
 from qbull.compat.celery.request import CeleryRequest
 from qbull.compat.celery.result import AsyncResult
@@ -128,8 +129,11 @@ class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
             "time_limit": time_limit,
             **others,
         }
+        capture = call_capture.get()
+        if capture is not None and capture.take(self, args, kwargs, options):
+            return AsyncResult(task_id or "", self.app)
         if others.get("link") or others.get("link_error") or self.app.conf.task_always_eager:
-            called: AsyncResult = Signature(self, args, kwargs).apply_async(**options)
+            called: AsyncResult = self._enqueue_canvas(args, kwargs, options)
             return called
         args, kwargs = args or (), kwargs or {}
         call = self.call_with(announce(self, options, args, kwargs))
@@ -254,6 +258,21 @@ class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
         cause = exc or sys.exc_info()[1]
         raise Retry(wait, describe(cause) if cause is not None else "") from exc
 
+    @property
+    def _has_own_apply_async(self) -> bool:
+        return type(self).apply_async is not CeleryTask.apply_async
+
+    def _enqueue_canvas(
+        self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> Any:
+        """Enqueue a call that has callbacks, or run it here with task_always_eager."""
+        from qbull.compat.celery.canvas_flow import enqueue_canvas
+
+        call = Signature(self, args, kwargs)
+        call.is_called = True
+        given = {name: value for name, value in options.items() if value is not None}
+        return enqueue_canvas(self.app, call, (), {}, given)
+
     def _priority(self) -> int | None:
         own = self.traits.priority
         return self.app.conf.task_default_priority if own is None else own
@@ -269,7 +288,7 @@ def options_of(app: Celery, given: Mapping[str, Any], priority: int | None) -> O
         priority=priority_of(priority if own is None else own),
         id=given.get("task_id"),
         timeout=given.get("time_limit"),
-        headers=headers_of(given.get("headers")),
+        headers=headers_of(given.get("headers"), given.get("soft_time_limit")),
         expires=_aware(app, expires) if isinstance(expires, datetime) else expires,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from qbull.compat.celery.canvas import chunks, group, xmap, xstarmap
+from qbull.compat.celery.canvas import ChunkedCalls, chunks, xmap, xstarmap
 from qbull.compat.celery.signature import Signature
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class TaskSignatures:
         """
         return xstarmap(self, it)
 
-    def chunks(self, it: Iterable[Any], n: int) -> group:
+    def chunks(self, it: Iterable[Any], n: int) -> ChunkedCalls:
         """Return a group of jobs that call the task for up to `n` items each.
 
         Args:

@@ -99,6 +99,11 @@ def task_option_support(name: str, value: Any = UNREADABLE) -> Support:
     return refused(CELERY_TASK_HINTS.get(name, UNLISTED_NAME))
 
 
+def celery_priority_of(priority: int) -> int:
+    """Convert a priority of qbull to Celery's. The steps 0, 3, 6 and 9 come back as they were."""
+    return {6: 2, 7: 3, 8: 6, 9: 8, 10: 9}.get(priority, 0)
+
+
 def priority_of(celery: int | None) -> int:
     """Convert a priority. Celery on Redis has 0 (first, the default) to 9; qbull has 1 (first) to 10, 5 by
     default.

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.arguments import CelerySignature, PartialCall
+from qbull.compat.celery.group_result import GroupResult
 from qbull.compat.celery.partial_calls import complete_calls
+from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.run_events import TaskRun
 from qbull.compat.celery.soft_limit import await_within, call_within
 from qbull.compat.celery.task_options import CeleryTaskOptions
@@ -30,6 +32,8 @@ def guarded(
     def sent(value: Any) -> Any:
         if traits.ignore_result:
             return None
+        if isinstance(value, AsyncResult | GroupResult):
+            value = value.as_tuple()
         signature = task().spec.signature
         return signature.result_to_send(value) if isinstance(signature, CelerySignature) else value
 
@@ -37,10 +41,10 @@ def guarded(
 
         async def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             with TaskRun(task(), args, kwargs) as this:
-                if traits.soft_time_limit is None:
+                if this.soft_time_limit is None:
                     this.value = await task()(*args, **kwargs)
                 else:
-                    this.value = await await_within(traits.soft_time_limit, task(), *args, **kwargs)
+                    this.value = await await_within(this.soft_time_limit, task(), *args, **kwargs)
             return sent(this.value)
 
         @functools.wraps(function)
@@ -53,10 +57,10 @@ def guarded(
 
         def call_plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             with TaskRun(task(), args, kwargs) as this:
-                if traits.soft_time_limit is None:
+                if this.soft_time_limit is None:
                     this.value = task()(*args, **kwargs)
                 else:
-                    this.value = call_within(traits.soft_time_limit, task(), *args, **kwargs)
+                    this.value = call_within(this.soft_time_limit, task(), *args, **kwargs)
             return sent(this.value)
 
         @functools.wraps(function)

@@ -8,13 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 from qbull.compat.refusal import refuse_name
+from qbull.compat.rq.decorators import job
+from qbull.compat.rq.dependency import Dependency
 from qbull.compat.rq.instead import RQ_MODULE_HINTS
-from qbull.compat.rq.job import Job, get_current_job
-from qbull.compat.rq.queue import Queue, job
+from qbull.compat.rq.job import Job, cancel_job, get_current_job, requeue_job
+from qbull.compat.rq.queue import Queue
 from qbull.compat.rq.retry import Retry
 from qbull.compat.rq.run import Callback, Repeat
 
-__all__ = ["Callback", "Job", "Queue", "Repeat", "Retry", "get_current_job", "job"]
+__all__ = [
+    "Callback",
+    "Dependency",
+    "Job",
+    "Queue",
+    "Repeat",
+    "Retry",
+    "cancel_job",
+    "get_current_job",
+    "job",
+    "requeue_job",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from qbull.compat.refusal import refuse_attribute
+from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
+from qbull.compat.rq.status import JobStatus
 from qbull.errors import Conflict
 
 
@@ -25,19 +29,33 @@ class CreatedJob:
         self.kwargs = dict(kwargs)
         self.id = id or str(uuid4())
         self.options = dict(options)
+        self.created_at = datetime.now(UTC)
+        self.enqueued_at = self.started_at = self.ended_at = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id}, not enqueued>"
 
+    def __getattr__(self, name: str) -> Any:
+        refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)
+
     def get_id(self) -> str:
         return self.id
 
-    def get_status(self, refresh: bool = True) -> None:
-        """None: the server does not know the job yet.
+    def get_status(self, refresh: bool = True) -> JobStatus:
+        """`created`: the server does not know the job yet.
 
         Args:
             refresh: Ignored.
         """
+        return JobStatus.CREATED
+
+    @property
+    def is_started(self) -> bool:
+        return False
+
+    @property
+    def is_failed(self) -> bool:
+        return False
 
     @property
     def is_queued(self) -> bool:

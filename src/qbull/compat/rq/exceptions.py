@@ -9,8 +9,14 @@ InvalidJobOperation = InvalidJobOperationError = Conflict
 TimeoutFormatError = ArgumentsError
 DeserializationError = PayloadError
 
+
+class DuplicateJobError(Conflict):
+    """A job with the same id exists, and the call was `unique=True`."""
+
+
 __all__ = [
     "DeserializationError",
+    "DuplicateJobError",
     "InvalidJobOperation",
     "InvalidJobOperationError",
     "NoSuchJobError",

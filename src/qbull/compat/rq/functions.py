@@ -10,7 +10,7 @@ from typing import Any
 
 from qbull.core.retry import Retry as Rule
 from qbull.core.task import task_kind
-from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, DeclarationError
+from qbull.errors import MAX_DELAY_SECONDS, ArgumentsError, ConfigError, DeclarationError
 from qbull.queue import Queue
 
 Function = Callable[..., Any] | str
@@ -29,6 +29,15 @@ def name_of(function: Function) -> str:
             "functions by name"
         )
     return f"{function.__module__}.{function.__qualname__}"
+
+
+def check_serializer(what: str, serializer: Any) -> None:
+    """Refuse serializers other than JSON."""
+    name = serializer if isinstance(serializer, str) else getattr(serializer, "__name__", repr(serializer))
+    if serializer is not None and "json" not in name.lower():
+        raise ConfigError(
+            f"{what}(serializer={name}): arguments and results travel as JSON; nothing is pickled. Remove it"
+        )
 
 
 def seconds_of(timeout: int | str) -> float:

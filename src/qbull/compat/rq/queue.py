@@ -1,87 +1,53 @@
-"""Queue and @job: enqueue functions with the API of RQ. Workers run only functions that are registered.
+"""Queue: enqueue functions with the API of RQ. Workers run only functions that are registered.
 
 RQ's workers import any function that a job names. Here a job names a task, and a task is a declared function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from datetime import datetime, timedelta
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from qbull.app import App
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.compat.rq.class_hints import HintingClass
 from qbull.compat.rq.created import CreatedJob
+from qbull.compat.rq.dependency import send_call
+from qbull.compat.rq.enqueue_options import RqEnqueueOptions
+from qbull.compat.rq.exceptions import DuplicateJobError
 from qbull.compat.rq.functions import (
     NO_RETRIES,
     Function,
+    check_serializer,
     declare_function,
     functions_of,
     name_of,
     seconds_of,
 )
 from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_HINTS, RQ_QUEUE_HINTS
-from qbull.compat.rq.job import Job, find_job
-from qbull.compat.rq.retry import RETRY_WAITS_HEADER, Retry
-from qbull.compat.rq.run import REPEAT_HEADER, Callback, Repeat, callback_headers, callbacks_of, wrapped
-from qbull.compat.sending import enqueue_with_headers
-from qbull.core.options import Options
-from qbull.errors import ArgumentsError, ConfigError, NotFound
-from qbull.queue import Queue as QbullQueue
+from qbull.compat.rq.job import MAX_LISTED_JOBS, Job, find_job
+from qbull.compat.rq.run import callbacks_of, wrapped
+from qbull.errors import ArgumentsError, ConfigError, Conflict, NotFound
+from qbull.job import Job as Handle
+from qbull.produce.enqueue import Calling
 from qbull.task import Task
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-FRONT_PRIORITY = 1
-"""The priority of jobs with at_front=True; other jobs have 5."""
+REGISTRIES = {
+    "failed_job_registry": "FailedJobRegistry",
+    "finished_job_registry": "FinishedJobRegistry",
+    "started_job_registry": "StartedJobRegistry",
+    "scheduled_job_registry": "ScheduledJobRegistry",
+    "deferred_job_registry": "DeferredJobRegistry",
+    "canceled_job_registry": "CanceledJobRegistry",
+}
+"""Attributes of a queue, and the classes of qbull.compat.rq.registry that they are."""
 DEFAULT_TIMEOUT_SECONDS = 180
 """The default of RQ."""
-
-
-@dataclass(frozen=True)
-class RqEnqueueOptions:
-    """The keywords of `enqueue` that are supported here."""
-
-    job_timeout: int | str | None = None
-    ttl: float | None = None
-    job_id: str | None = None
-    at_front: bool = False
-    retry: Retry | None = None
-    repeat: Repeat | None = None
-    on_success: Callback | Callable[..., Any] | None = None
-    on_failure: Callback | Callable[..., Any] | None = None
-
-    @classmethod
-    def of(cls, what: str, given: Mapping[str, Any]) -> RqEnqueueOptions:
-        known = {field.name for field in fields(cls)}
-        refuse(
-            what, {n: v for n, v in given.items() if n not in known}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE
-        )
-        options = cls(**given)
-        if options.retry is not None and not isinstance(options.retry, Retry):
-            raise ArgumentsError(f"{what}(retry={options.retry!r}): use Retry(…) of qbull.compat.rq")
-        return options
-
-    def options(self, at: datetime | None, delay: float | None) -> Options:
-        return Options(
-            delay=delay,
-            at=at,
-            priority=FRONT_PRIORITY if self.at_front else 5,
-            id=self.job_id,
-            timeout=None if self.job_timeout is None else seconds_of(self.job_timeout),
-            expires=self.ttl,
-        )
-
-    def headers(self, queue: QbullQueue) -> dict[str, str]:
-        headers = callback_headers(queue, self.on_success, self.on_failure)
-        if self.retry is not None:
-            headers[RETRY_WAITS_HEADER] = self.retry.header()
-        if self.repeat is not None:
-            headers[REPEAT_HEADER] = self.repeat.header()
-        return headers
 
 
 class Queue(metaclass=HintingClass):
@@ -91,6 +57,7 @@ class Queue(metaclass=HintingClass):
         name: The name of the queue.
         connection: The app.
         default_timeout: The timeout of its jobs in seconds, or for example "3m"; 180 by default.
+        serializer: "json" or a class for JSON, which is the only format; others are refused.
         others: Refused, with a hint at the replacement.
     """
 
@@ -101,9 +68,12 @@ class Queue(metaclass=HintingClass):
         name: str = "default",
         connection: App | None = None,
         default_timeout: int | str | None = None,
+        serializer: Any = None,
         **others: Any,
     ) -> None:
-        refuse("Queue", others, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
+        check_serializer("Queue", serializer)
+        given = {name: value for name, value in others.items() if value is not None}
+        refuse("Queue", given, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
         if not isinstance(connection, App):
             raise ConfigError(
                 f'Queue("{name}", connection={connection!r}): pass the app: '
@@ -117,14 +87,29 @@ class Queue(metaclass=HintingClass):
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"
 
+    def __str__(self) -> str:
+        return f"<Queue {self.name}>"
+
+    def __lt__(self, other: Queue) -> bool:
+        return self.name < other.name
+
+    @property
+    def connection(self) -> App:
+        return self.app
+
+    def is_empty(self) -> bool:
+        """Whether no job waits."""
+        return self.count == 0
+
     @classmethod
-    def all(cls, connection: App) -> list[Queue]:
+    def all(cls, connection: App, **others: Any) -> list[Queue]:
         """All queues that the app declares.
 
         Args:
             connection: The app.
+            others: Refused, as with `Queue`.
         """
-        return [cls(name, connection=connection) for name in connection.queues]
+        return [cls(name, connection=connection, **others) for name in connection.queues]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Queue) and other.name == self.name
@@ -139,7 +124,11 @@ class Queue(metaclass=HintingClass):
         return True
 
     def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, RQ_QUEUE_ATTRIBUTE_HINTS)
+        if name not in REGISTRIES:
+            refuse_attribute(self, name, RQ_QUEUE_ATTRIBUTE_HINTS)
+        from qbull.compat.rq import registry  # It needs Queue.
+
+        return getattr(registry, REGISTRIES[name])(queue=self)
 
     @property
     def count(self) -> int:
@@ -231,8 +220,84 @@ class Queue(metaclass=HintingClass):
         Args:
             job: The job.
         """
-        options = RqEnqueueOptions.of("Job.create", {**job.options, "job_id": job.id})
-        return self._send(job.function, job.args, job.kwargs, options)
+        return self._send(job.function, job.args, job.kwargs, _options_of(job))
+
+    @staticmethod
+    def prepare_data(
+        func: Function,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: int | str | None = None,
+        job_id: str | None = None,
+        **options: Any,
+    ) -> CreatedJob:
+        """A call for `enqueue_many`.
+
+        Args:
+            func: A registered function, or its name.
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+            timeout: Seconds that one run may take, or for example "3m".
+            job_id: The id of the job; a new one by default.
+            options: The other options of `enqueue`.
+        """
+        return Job.create(func, args, kwargs, id=job_id, timeout=timeout, **options)
+
+    def enqueue_many(
+        self, job_datas: Iterable[CreatedJob], pipeline: Any = None, group_id: str | None = None
+    ) -> list[Job]:
+        """Enqueue calls of `prepare_data` together. All of them are checked before the first one is sent.
+
+        Args:
+            job_datas: The calls.
+            pipeline: Refused: each call is complete when it is sent.
+            group_id: Refused: use `qbull.group`.
+        """
+        given = {"pipeline": pipeline, "group_id": group_id}
+        refuse(
+            "enqueue_many",
+            {name: value for name, value in given.items() if value is not None},
+            RQ_CALL_HINTS,
+            ArgumentsError,
+            RQ_GUIDE,
+        )
+        jobs = list(job_datas)
+        for job in jobs:
+            self.task_of(job.function).check(*job.args, **job.kwargs)
+
+        async def send_all() -> list[Handle[Any]]:
+            return await asyncio.gather(*(self._sending(*call) for call in calls))
+
+        calls = [(job.function, job.args, job.kwargs, _options_of(job)) for job in jobs]
+        return [Job(self.app, handle) for handle in self.app.run_sync(send_all())]
+
+    def empty(self) -> int:
+        """Delete all waiting jobs. Returns how many."""
+        deleted = 0
+        while jobs := self.get_jobs():
+            for job in jobs:
+                with suppress(NotFound, Conflict):
+                    job.delete()
+                    deleted += 1
+        return deleted
+
+    def delete(self, delete_jobs: bool = True) -> None:
+        """Delete all waiting jobs. The queue itself stays as long as an app declares it.
+
+        Args:
+            delete_jobs: False does nothing.
+        """
+        if delete_jobs:
+            self.empty()
+
+    def get_job_position(self, job_or_id: Job | str) -> int | None:
+        """How many waiting jobs are before a job; None if it does not wait.
+
+        Args:
+            job_or_id: The job or its id.
+        """
+        job = self.fetch_job(job_or_id) if isinstance(job_or_id, str) else job_or_id
+        return None if job is None else job.get_position()
 
     def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
         """The ids of waiting jobs, in the order in which they will run.
@@ -241,7 +306,7 @@ class Queue(metaclass=HintingClass):
             offset: How many to leave out.
             length: How many at most; -1 for up to 1,000.
         """
-        end = offset + (1000 if length < 0 else length)
+        end = offset + (MAX_LISTED_JOBS if length < 0 else length)
         return [info.id for info in self.app.run_sync(self.queue.jobs("waiting", offset, end))]
 
     def get_jobs(self, offset: int = 0, length: int = -1) -> list[Job]:
@@ -270,31 +335,6 @@ class Queue(metaclass=HintingClass):
         job = self.fetch_job(job_or_id) if isinstance(job_or_id, str) else job_or_id
         if job is not None:
             job.delete()
-
-    @property
-    def failed_job_registry(self) -> Any:
-        """The `FailedJobRegistry` of this queue."""
-        return _registry("FailedJobRegistry", self)
-
-    @property
-    def finished_job_registry(self) -> Any:
-        """The `FinishedJobRegistry` of this queue."""
-        return _registry("FinishedJobRegistry", self)
-
-    @property
-    def started_job_registry(self) -> Any:
-        """The `StartedJobRegistry` of this queue."""
-        return _registry("StartedJobRegistry", self)
-
-    @property
-    def scheduled_job_registry(self) -> Any:
-        """The `ScheduledJobRegistry` of this queue."""
-        return _registry("ScheduledJobRegistry", self)
-
-    @property
-    def canceled_job_registry(self) -> Any:
-        """The `CanceledJobRegistry` of this queue."""
-        return _registry("CanceledJobRegistry", self)
 
     def fetch_job(self, job_id: str) -> Job | None:
         """Return a job of this queue, or None if it does not exist.
@@ -333,45 +373,24 @@ class Queue(metaclass=HintingClass):
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
-        task = self.task_of(function)
-        enqueue = enqueue_with_headers(
-            self.queue, task.spec, options.options(at, delay), options.headers(self.queue), args, kwargs
-        )
-        return Job(self.app, self.app.run_sync(enqueue))
+        return Job(self.app, self.app.run_sync(self._sending(function, args, kwargs, options, at, delay)))
+
+    async def _sending(
+        self,
+        function: Function,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: RqEnqueueOptions,
+        at: datetime | None = None,
+        delay: float | None = None,
+    ) -> Handle[Any]:
+        options.check_retention(self.queue)
+        call: Calling[..., Any] = Calling(self.queue, self.task_of(function).spec, options.options(at, delay))
+        handle = await send_call(self.queue, call, options, args, kwargs)
+        if options.unique and not handle.created:
+            raise DuplicateJobError(f'queue "{self.name}": there is a job {handle.id} already')
+        return handle
 
 
-def job(
-    queue: Queue | str,
-    connection: App | None = None,
-    timeout: int | str | None = None,
-    **others: Any,
-) -> Callable[[F], F]:
-    """`@job("mail", connection=app)`: register the function, and add `delay` and `enqueue` to it.
-
-    Args:
-        queue: The queue, or its name.
-        connection: The app, if the queue is given by its name.
-        timeout: Seconds that one run may take, or for example "3m".
-        others: The other options of `enqueue`.
-    """
-    options = RqEnqueueOptions.of("@job", {"job_timeout": timeout} | others)
-    home = queue if isinstance(queue, Queue) else Queue(queue, connection=connection)
-
-    def declare(function: F) -> F:
-        home.register(function)
-
-        def delay(*args: Any, **kwargs: Any) -> Job:
-            given = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on") if n in kwargs}
-            both = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)} | given
-            return home._send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
-
-        function.delay = function.enqueue = delay  # type: ignore[attr-defined]
-        return function
-
-    return declare
-
-
-def _registry(name: str, queue: Queue) -> Any:
-    from qbull.compat.rq import registry  # It needs Queue.
-
-    return getattr(registry, name)(queue=queue)
+def _options_of(job: CreatedJob) -> RqEnqueueOptions:
+    return RqEnqueueOptions.of("Job.create", {**job.options, "job_id": job.id})

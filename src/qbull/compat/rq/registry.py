@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from qbull.app import App
 from qbull.compat.rq.job import Job
 from qbull.compat.rq.queue import Queue
+from qbull.compat.rq.status import is_deferred
+from qbull.core.job_info import JobInfo
 from qbull.core.record import State
 
 REGISTRY_PAGE_SIZE = 1000
@@ -19,14 +21,19 @@ class BaseRegistry:
         name: The name of the queue.
         connection: The app.
         queue: The queue, instead of its name and app.
+        others: Refused, as with `Queue`.
     """
 
     state: ClassVar[State]
 
     def __init__(
-        self, name: str = "default", connection: App | None = None, queue: Queue | None = None
+        self,
+        name: str = "default",
+        connection: App | None = None,
+        queue: Queue | None = None,
+        **others: Any,
     ) -> None:
-        self._queue = queue if queue is not None else Queue(name, connection=connection)
+        self._queue = queue if queue is not None else Queue(name, connection=connection, **others)
         self.name = self._queue.name
 
     def __len__(self) -> int:
@@ -42,7 +49,10 @@ class BaseRegistry:
 
     def __contains__(self, item: Job | str) -> bool:
         job = self._queue.fetch_job(_id_of(item))
-        return job is not None and job._info().state == self.state
+        return job is not None and self._has(job._info())
+
+    def _has(self, info: JobInfo) -> bool:
+        return info.state == self.state
 
     @property
     def count(self) -> int:
@@ -69,16 +79,16 @@ class BaseRegistry:
             desc: Reverses the order.
             cleanup: Ignored: the server keeps the registries.
         """
-        queue, last = self._queue, MAX_REGISTRY_JOBS if end < 0 else end + 1
+        queue, at = self._queue, 0
         ids: list[str] = []
-        while start < last:
-            page = queue.app.run_sync(
-                queue.queue.jobs(self.state, start, min(last, start + REGISTRY_PAGE_SIZE))
-            )
-            ids += [info.id for info in page]
+        last = MAX_REGISTRY_JOBS if end < 0 else end + 1
+        while len(ids) < last and at < MAX_REGISTRY_JOBS:
+            page = queue.app.run_sync(queue.queue.jobs(self.state, at, at + REGISTRY_PAGE_SIZE))
+            ids += [info.id for info in page if self._has(info)]
             if len(page) < REGISTRY_PAGE_SIZE:
                 break
-            start += REGISTRY_PAGE_SIZE
+            at += REGISTRY_PAGE_SIZE
+        ids = ids[start:last]
         return ids[::-1] if desc else ids
 
     def get_queue(self) -> Queue:
@@ -128,6 +138,26 @@ class ScheduledJobRegistry(BaseRegistry):
     """The jobs that wait for their time, or for their next attempt."""
 
     state = "delayed"
+
+    @property
+    def count(self) -> int:
+        return len(self.get_job_ids())
+
+    def _has(self, info: JobInfo) -> bool:
+        return super()._has(info) and not is_deferred(info)
+
+
+class DeferredJobRegistry(BaseRegistry):
+    """The jobs that wait for other jobs."""
+
+    state = "delayed"
+
+    @property
+    def count(self) -> int:
+        return len(self.get_job_ids())
+
+    def _has(self, info: JobInfo) -> bool:
+        return super()._has(info) and is_deferred(info)
 
 
 class CanceledJobRegistry(BaseRegistry):

@@ -5,14 +5,19 @@ It travels with the job as a header.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
 
 from qbull.core.outcome import describe
-from qbull.errors import ArgumentsError, RetryAfter
+from qbull.errors import ArgumentsError, Fail, RetryAfter
 from qbull.worker.current import current_job
 
 RETRY_WAITS_HEADER = "rq.retry"
 """The header with the seconds before each retry, separated by commas."""
+
+
+REPEAT_HEADER = "rq.repeat"
+"""The same for each repeat."""
 
 
 class Retry:
@@ -42,6 +47,9 @@ class Retry:
         self.max = max
         self.intervals = intervals
 
+    def __repr__(self) -> str:
+        return f"Retry(max={self.max}, interval={self.intervals})"
+
     def header(self) -> str:
         return waits_of(self.max, self.intervals)
 
@@ -52,9 +60,23 @@ def waits_of(left: int, intervals: Sequence[int]) -> str:
     return ",".join(str(intervals[max(last - n, 0)]) for n in range(left, 0, -1))
 
 
+def waits_in(headers: Mapping[str, str], name: str) -> list[int]:
+    """The seconds before each retry or repeat that a call has asked for."""
+    return [int(wait) for wait in headers.get(name, "").split(",") if wait]
+
+
+def raise_returned(retry: Retry) -> NoReturn:
+    """A function has returned Retry(…): run it again, or let it fail after the last retry."""
+    job = current_job()
+    waits = [int(wait) for wait in retry.header().split(",")]
+    if job.attempt <= len(waits):
+        raise RetryAfter(waits[job.attempt - 1], f"the function returned {retry!r}")
+    raise Fail(f"the function returned {retry!r}, and has had all its retries")
+
+
 def raise_retry(error: Exception) -> None:
     """Raise RetryAfter if the call has asked for another retry of the running job."""
     job = current_job()
-    waits = [int(wait) for wait in job.headers.get(RETRY_WAITS_HEADER, "").split(",") if wait]
+    waits = waits_in(job.headers, RETRY_WAITS_HEADER)
     if job.attempt <= len(waits):
         raise RetryAfter(waits[job.attempt - 1], describe(error)) from error

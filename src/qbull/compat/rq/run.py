@@ -10,19 +10,19 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from qbull.app import App
 from qbull.compat.rq.functions import Function, name_of
 from qbull.compat.rq.job import Job
-from qbull.compat.rq.retry import raise_retry
+from qbull.compat.rq.retry import REPEAT_HEADER, Retry, raise_retry, raise_returned, waits_in
 from qbull.compat.sending import enqueue_with_headers
 from qbull.core.options import Options
 from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
 from qbull.queue import Queue
 from qbull.worker.current import current_job, running
 
-SUCCESS_HEADER, FAILURE_HEADER, REPEAT_HEADER = "rq.on_success", "rq.on_failure", "rq.repeat"
+SUCCESS_HEADER, FAILURE_HEADER = "rq.on_success", "rq.on_failure"
 
 
 class Callback:
@@ -93,7 +93,7 @@ def wrapped(queue: Queue, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
             try:
-                result = await function(*args, **kwargs)
+                result = _checked(await function(*args, **kwargs))
             except Exception as error:
                 await asyncio.to_thread(_failed, queue, error)
                 raise
@@ -105,7 +105,7 @@ def wrapped(queue: Queue, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             try:
-                result = function(*args, **kwargs)
+                result = _checked(function(*args, **kwargs))
             except Exception as error:
                 _failed(queue, error)
                 raise
@@ -113,7 +113,23 @@ def wrapped(queue: Queue, function: Callable[..., Any]) -> Callable[..., Any]:
                 _succeeded(queue, result, args, kwargs)
             return result
 
+    _WRAPPED.add(run)
     return run
+
+
+_WRAPPED: WeakSet[Callable[..., Any]] = WeakSet()
+
+
+def is_wrapped_function(function: Callable[..., Any]) -> bool:
+    """Whether a task's function heeds retries, callbacks and repeats of a call."""
+    return function in _WRAPPED
+
+
+def _checked(result: Any) -> Any:
+    """A function of a job may return Retry(…) to run again."""
+    if isinstance(result, Retry) and running.get() is not None:
+        raise_returned(result)
+    return result
 
 
 def _headers() -> dict[str, str]:
@@ -136,7 +152,7 @@ def _failed(queue: Queue, error: Exception) -> None:
 def _succeeded(queue: Queue, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     headers = _headers()
     _call_back(queue, headers.get(SUCCESS_HEADER), result)
-    waits = [int(wait) for wait in headers.get(REPEAT_HEADER, "").split(",") if wait]
+    waits = waits_in(headers, REPEAT_HEADER)
     if waits:
         _repeat(queue, headers, waits, args, kwargs)
 

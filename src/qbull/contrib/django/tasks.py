@@ -173,7 +173,7 @@ class QbullBackend(BaseTaskBackend):  # type: ignore[misc]
         found = there[1]
         info = found.info(name, None)
         body = found.body()
-        payload = decode_untyped(queue._open_payload(id, body))
+        payload = decode_untyped(queue._payloads.open(id, body))
         value = await queue.job(id).result(timeout=5) if info.state == "completed" else None
         return self._result_of(info, payload, _enqueued_at(body.headers, info.created_at), value)
 

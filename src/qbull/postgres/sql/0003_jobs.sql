@@ -19,6 +19,6 @@ CREATE TABLE qbull_jobs (
 
 COMMENT ON TABLE qbull_jobs IS 'qbull: every job of the queues with track=True';
 COMMENT ON COLUMN qbull_jobs.status IS 'waiting, delayed, active, completed, failed, cancelled or removed';
-COMMENT ON COLUMN qbull_jobs.attempts IS 'how often it was begun';
+COMMENT ON COLUMN qbull_jobs.attempts IS 'the number of started attempts, also those whose worker died';
 COMMENT ON COLUMN qbull_jobs.error_message IS 'why it failed, or failed the last time';
 COMMENT ON COLUMN qbull_jobs.version IS 'rises with everything that happens to the job; an older report changes nothing';

@@ -38,6 +38,7 @@ from importlib.resources.abc import Traversable
 from qbull.core.record_layout import LUA_CONSTANTS
 
 _HEADER_PATTERN = re.compile(r"^-- (KEYS|NAMES|ARGV|USES|FLAGS|NEEDS|COMMIT)\s+(.*)$")
+_OWN_NUMBER_PATTERN = re.compile(r"^local ([A-Z][A-Z_]+) = ([0-9]+)$", re.MULTILINE)
 _CONSTANT_PATTERN = re.compile(rf"\b(?:{'|'.join(LUA_CONSTANTS)})\b")
 _LUA_FOLDER = files("qbull.store").joinpath("lua")
 
@@ -113,7 +114,7 @@ def load_script(name: str, folder: Traversable = _LUA_FOLDER, prelude: str = "")
     lines += _argument_lines(header)
     texts = [text for text, _ in libraries.values()]
     commit = _commit(name, body, (needs for _, needs in libraries.values()))
-    text = "\n".join([*texts, *commit, body])
+    text = _with_own_numbers("\n".join([*texts, *commit, body]))
     source = "\n".join([*lines, _with_constants(text) if RECORD_LAYOUT in libraries else text])
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
@@ -142,6 +143,21 @@ def _libraries(
     for part in header.get("USES", "").split():
         add(part, ())
     return found
+
+
+def _with_own_numbers(text: str) -> str:
+    """The text with the numbers that its files name (`local BUNDLE = 16`) in place of the names.
+
+    A Lua function has at most 200 local variables, and a script is one function.
+    """
+    numbers = {match[1]: match[2] for match in _OWN_NUMBER_PATTERN.finditer(text)}
+    if not numbers:
+        return text
+    pattern = re.compile(rf"\b({'|'.join(numbers)})\b")
+    lines = (line.partition("--") for line in _OWN_NUMBER_PATTERN.sub("", text).splitlines())
+    return "\n".join(
+        pattern.sub(lambda match: numbers[match[0]], code) + mark + comment for code, mark, comment in lines
+    )
 
 
 def _with_constants(text: str) -> str:

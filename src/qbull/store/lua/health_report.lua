@@ -4,7 +4,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes bands lease failed schedules kept
--- USES  clock record msgpack
+-- USES  clock record msgpack lane_lists
 -- ARGV  old_ms:int looks:int letters:int
 --       old_ms: the readers of a stream are listed if its oldest job has waited for so long
 -- GIVES now; how many delayed jobs are due and were not promoted; since when the oldest job that nobody has
@@ -98,7 +98,7 @@ if tonumber(redis.call('HGET', kept, 'lanes') or 0) > 0 then
     end
   end
   for lane, waiting in pairs(retries) do
-    local behind = redis.call('LLEN', base .. 'lane:' .. lane)
+    local behind = lane_lists.length(lane)
     local admitted = tonumber(redis.call('HGET', lanes, lane) or 0)
     if behind > 0 and waiting.jobs == admitted - behind then
       blocked[#blocked + 1] = waiting.since
@@ -116,7 +116,7 @@ if letters > 0 then
       local lane = holds_lane(record) and lane_of(record)
       if lane and redis.call('HGET', index, fields[i]) == 'f' .. entry then
         halted = halted + 1
-        halted_jobs = halted_jobs + redis.call('LLEN', base .. 'lane:' .. lane)
+        halted_jobs = halted_jobs + lane_lists.length(lane)
         halted_since = tonumber(string.match(entry, '^%d+')) -- the last one seen is the oldest
       end
     end

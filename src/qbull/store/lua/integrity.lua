@@ -2,8 +2,8 @@
 -- nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index delayed extras cancelling parked
--- USES  record_layout record index train
+-- NAMES index delayed extras cancelling followed parked limited
+-- USES  record_layout record index train lane_lists
 -- ARGV  … id
 -- GIVES one line for each fault
 local faults = {}
@@ -23,7 +23,7 @@ end
 local function check_lane(id, record)
   local lane = lane_of(record)
   if not lane then return fault(id, 'is behind others of its lane, but its record names none') end
-  local listed, riding = redis.call('LPOS', base .. 'lane:' .. lane, id), in_train(lane, id)
+  local listed, riding = redis.call('LPOS', lane_lists.of_job(lane, record), id), in_train(lane, id)
   if not listed and not riding then
     fault(id, 'is behind others of its lane, but neither in its list nor in a train')
   end
@@ -35,7 +35,8 @@ local function check_extras(id, place)
   local mark = redis.call('HGET', cancelling, id)
   if known and not place then fault(id, 'has extras, but the index does not know it') end
   local others = {base .. 'job:' .. id, base .. 'log:' .. id, base .. 'stream:' .. id}
-  if not known and (mark or redis.call('EXISTS', unpack(others)) > 0) then
+  local is_followed = redis.call('SISMEMBER', followed, id) == 1
+  if not known and (mark or is_followed or redis.call('EXISTS', unpack(others)) > 0) then
     fault(id, 'has extras that are not listed')
   end
   if mark and place then
@@ -67,8 +68,10 @@ end
 
 local function check_parked(id)
   local lists = 0
-  for _, need in ipairs(redis.call('SMEMBERS', parked)) do
-    if redis.call('ZSCORE', base .. 'parked:' .. need, id) then lists = lists + 1 end
+  for _, needs in ipairs({parked, limited}) do
+    for _, need in ipairs(redis.call('SMEMBERS', needs)) do
+      if redis.call('ZSCORE', base .. 'parked:' .. need, id) then lists = lists + 1 end
+    end
   end
   if lists ~= 1 then fault(id, 'is parked, and in ' .. lists .. ' lists of what it needs') end
 end

@@ -1,8 +1,8 @@
 -- integrity_counts: check that the counts of lanes and of finished jobs match the jobs. Changes nothing.
 -- KEYS  base
 -- FLAGS no-writes
--- NAMES index lanes trains kept delayed parked
--- USES  record_layout record train used_levels
+-- NAMES index lanes trains kept delayed parked limited
+-- USES  record_layout record train used_levels lane_lists
 -- GIVES one line for each fault
 local counted, faults = {}, {}
 local function count(record)
@@ -52,7 +52,12 @@ for i = 1, #stored, 2 do
   if (counted[lane] or 0) ~= n then
     faults[#faults + 1] = 'a lane counts ' .. n .. ' jobs and has ' .. (counted[lane] or 0)
   end
-  local listed = redis.call('LLEN', base .. 'lane:' .. lane)
+  local listed = lane_lists.length(lane)
+  for level in string.gmatch(lane_lists.levels(lane), '.') do
+    if redis.call('EXISTS', lane_lists.name(lane, level)) == 0 then
+      faults[#faults + 1] = 'a lane lists level ' .. level .. ', of which it has no job'
+    end
+  end
   local held = redis.call('SISMEMBER', base .. 'held', lane) == 1
   if (listed == n) ~= held then
     faults[#faults + 1] = 'of a lane ' .. listed .. ' of ' .. n .. ' jobs wait, and it is '
@@ -61,12 +66,14 @@ for i = 1, #stored, 2 do
   counted[lane] = nil
 end
 local listed_parked = 0
-for _, need in ipairs(redis.call('SMEMBERS', parked)) do
-  local many = redis.call('ZCARD', base .. 'parked:' .. need)
-  if many == 0 then faults[#faults + 1] = 'a need is listed that no parked job has' end
-  listed_parked = listed_parked + many
+for _, needs in ipairs({parked, limited}) do
+  for _, need in ipairs(redis.call('SMEMBERS', needs)) do
+    local many = redis.call('ZCARD', base .. 'parked:' .. need)
+    if many == 0 then faults[#faults + 1] = 'a need is listed that no parked job has' end
+    listed_parked = listed_parked + many
+  end
 end
-local there = redis.call('ZCOUNT', delayed, PARKED_DUE, '+inf')
+local there = redis.call('ZCOUNT', delayed, PARKED_DUE, PARKED_DUE)
 if there ~= listed_parked then
   faults[#faults + 1] = listed_parked .. ' jobs are listed as parked and there are ' .. there
 end

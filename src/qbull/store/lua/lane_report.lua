@@ -3,15 +3,17 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index delayed lanes failed
--- USES  record_layout record train describe used_levels
+-- USES  record_layout record train describe used_levels lane_lists
 -- ARGV  lane most:int looks:int id
 --       most: how many waiting jobs to list; id: the job whose position is wanted, or ''
 -- GIVES how many are admitted; how many wait in the list; the first of these; those of the train that is out,
 --       in order; the holder, its state and worker, or ''; the position of the id behind the holder (from 1),
 --       or 0
-local list = base .. 'lane:' .. lane
-local waiting = redis.call('LLEN', list)
-local first = redis.call('LRANGE', list, 0, most - 1)
+local waiting, first = lane_lists.length(lane), {}
+for _, list in ipairs(lane_lists.all(lane)) do
+  local some = #first < most and redis.call('LRANGE', list, 0, most - 1 - #first) or {}
+  for _, id in ipairs(some) do first[#first + 1] = id end
+end
 local aboard, holder, state, worker = {}, '', '', ''
 
 local function holds(record) return is_record(record) and lane_of(record) == lane end
@@ -61,8 +63,12 @@ if id ~= '' and id ~= holder then
   for i, other in ipairs(aboard) do
     if other == id then position = i - 1 end
   end
-  local at = position == 0 and redis.call('LPOS', list, id, 'MAXLEN', 10000)
-  if at then position = math.max(#aboard - 1, 0) + at + 1 end
+  local before = 0
+  for _, list in ipairs(position == 0 and lane_lists.all(lane) or {}) do
+    local at = redis.call('LPOS', list, id, 'MAXLEN', 10000)
+    if at and position == 0 then position = math.max(#aboard - 1, 0) + before + at + 1 end
+    before = before + redis.call('LLEN', list)
+  end
 end
 local admitted = tonumber(redis.call('HGET', lanes, lane) or 0)
 return {admitted, waiting, first, aboard, holder, state, worker, position}

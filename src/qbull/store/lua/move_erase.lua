@@ -11,8 +11,8 @@ if redis.call('EXISTS', base .. 'rated') == 1 then return 0 end
 local names = {'ready:0', 'ready:5', 'ready:' .. UNPARKED_BAND}
 for _, level in ipairs(redis.call('SMEMBERS', bands)) do names[#names + 1] = 'ready:' .. level end
 for _, name in ipairs({
-  'delayed', 'lanes', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras', 'cancelling',
-  'stats', 'lease', 'waiters',
+  'delayed', 'lanes', 'ranked', 'trains', 'completed', 'failed', 'cancelled', 'kept', 'bands', 'extras',
+  'cancelling', 'followed', 'stats', 'errors', 'lease', 'waiters',
   'ahead', 'held', 'leaving', 'arrivals', 'expiring', 'reports', 'outgoing',
 }) do names[#names + 1] = name end
 for i, name in ipairs(names) do names[i] = base .. name end

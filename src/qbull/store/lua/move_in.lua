@@ -1,7 +1,7 @@
 -- move_in: accept jobs from a closed partition. They come in the order of their numbers, so the last number
 -- that arrived tells whether a job was here before, even if it has run and was forgotten since.
 -- KEYS  base
--- NAMES delayed arrivals extras expiring
+-- NAMES delayed arrivals extras expiring followed
 -- USES  index tell
 -- FLAGS allow-oom
 -- ARGV  source  … number id due record ends besides lines values
@@ -42,6 +42,9 @@ while at <= #ARGV do
       in_chunks('RPUSH', base .. 'log:' .. id, arguments(lines, values - 1))
       add_stream(id, values, at - 1)
       redis.call('SADD', extras, id)
+      for i = besides, lines - 2, 2 do
+        if string.sub(ARGV[i], 1, 9) == 'follower:' then redis.call('SADD', followed, id) end
+      end
     end
     came = true
   end

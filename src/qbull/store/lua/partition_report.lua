@@ -5,7 +5,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES lease lanes index failed
--- USES  record
+-- USES  record lane_lists
 -- ARGV  sample:int most:int letters:int
 -- GIVES the lease as name, value …; lane, length, the id at its head … of the longest lanes; and lane,
 --       length, id, entry … of the dead letters that halt theirs
@@ -14,7 +14,7 @@ local seen, longest = {}, {}
 local function add_lane(lane)
   if seen[lane] then return end
   seen[lane] = true
-  local length = redis.call('LLEN', base .. 'lane:' .. lane)
+  local length = lane_lists.length(lane)
   if length > 0 then longest[#longest + 1] = {lane, length} end
 end
 
@@ -40,7 +40,9 @@ for i = 1, math.min(most, #longest) do
   local lane, length = longest[i][1], longest[i][2]
   hot[#hot + 1] = lane
   hot[#hot + 1] = length
-  hot[#hot + 1] = redis.call('LINDEX', base .. 'lane:' .. lane, 0)
+  local head
+  for _, list in ipairs(lane_lists.all(lane)) do head = head or redis.call('LINDEX', list, 0) end
+  hot[#hot + 1] = head
 end
 
 local halted = {}
@@ -52,7 +54,7 @@ if letters > 0 then
       local lane = is_record(record) and holds_lane(record) and lane_of(record)
       if lane and #halted < 4 * most and redis.call('HGET', index, id) == 'f' .. entry then
         halted[#halted + 1] = lane
-        halted[#halted + 1] = redis.call('LLEN', base .. 'lane:' .. lane)
+        halted[#halted + 1] = lane_lists.length(lane)
         halted[#halted + 1] = id
         halted[#halted + 1] = entry
       end

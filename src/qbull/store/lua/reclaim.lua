@@ -7,11 +7,12 @@
 -- told to stop are cancelled.
 -- KEYS  base
 -- USES  record index ready train lane next_jobs delivery dropped_entries stats finish cancel_mark used_levels
+-- USES  errors
 -- FLAGS allow-oom
--- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int ending
--- ARGV  … started
+-- ARGV  limit:int halt:int failed:int failed_ms:int consumer most:int crash_limit:int blind_ms:int
+-- ARGV  kind ending  … started
 --       started: <level><entry> of each delivery that was running; ending: what to append to the record of a
---       dead job
+--       dead job; kind: of its error (lib/errors.lua)
 --       blind_ms: -1 if it is known which jobs were running, else how long a suspect must have been delivered
 -- GIVES how many deliveries were taken back, how many jobs of them are dead, and 1 if there may be more
 local running = {}
@@ -47,12 +48,13 @@ for _, level in ipairs(streams) do
           record = with_crashes(record, crashes)
           if is_train then put(id, 'l' .. record) end
         end
-        if crashes >= crash_limit then
+        if guilty and crashes >= crash_limit then
           dead = dead + 1
           lane = lane_of(record)
           if lane then record = holding(record, halt == 1) end
           forget(id) -- until finish writes its new place
           finish('failed', {id, record .. ending}, 1, 2)
+          count_error(kind, id)
           table.remove(ids, 1)
           if is_train then
             behind = behind - 1

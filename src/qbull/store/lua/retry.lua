@@ -1,6 +1,7 @@
 -- retry: run failed or cancelled jobs again, with a new record. A job that halts its lane goes to its head,
--- any other to its end. A job that ended because another of its flow did waits for that one again. A job
--- whose place has changed since it was seen is left alone.
+-- any other to its end. A job that ended because another of its flow did waits for that one again, and so
+-- does one that was cancelled before the others had ended. A job whose place has changed since it was seen is
+-- left alone.
 -- KEYS  base
 -- USES  record_layout record report index flow ready lane state stats take idempotent
 -- FLAGS allow-oom
@@ -13,9 +14,11 @@ local ids, words, again = {}, {}, {}
 for i = rest, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 look_up(ids)
 
-local function is_stopped(id, record)
-  return has_flag(record, HAS_DEPENDENCIES_FLAG) and redis.call('HDEL', base .. 'job:' .. id, 'stopped') == 1
-    and tonumber(redis.call('HGET', base .. 'job:' .. id, 'left')) > 0
+local function must_wait(id, place, record)
+  if not has_flag(record, HAS_DEPENDENCIES_FLAG) then return false end
+  local is_stopped = redis.call('HDEL', base .. 'job:' .. id, 'stopped') == 1
+  if not is_stopped and string.sub(place, 1, 1) ~= 'x' then return false end
+  return tonumber(redis.call('HGET', base .. 'job:' .. id, 'left') or 0) > 0
 end
 
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
@@ -30,7 +33,7 @@ for i = rest, #ARGV, 3 do
     if word == 'failed' or word == 'cancelled' then word = 'moved' end
   else
     take_finished(id, place)
-    if is_stopped(id, record) then
+    if must_wait(id, place, record) then
       wait_for_others(id, record)
     elseif holds_lane(record) then
       add_ready(level_of(record), id, record)

@@ -3,7 +3,7 @@
 -- KEYS  base
 -- NAMES delayed cancelling
 -- USES  clock stamp record_layout record report index flow ready train lane next_jobs due delivery
--- USES  dropped_entries extras stats finish cancel_mark parking signals
+-- USES  dropped_entries extras stats finish cancel_mark parking signals errors start_anew
 -- FLAGS allow-oom
 -- ARGV  limit:int ordered:int halt:int completed:int completed_ms:int failed:int failed_ms:int
 -- ARGV  singles:int members:int  …
@@ -13,11 +13,13 @@
 --       members (likewise): lane, state, next, how many, and for each id, record with ending: completed
 --         jobs of a train; `state` is the state that the train must have (lib/train.lua), `next` its state
 --         after them: '' if it ends with them, '-' if the rest goes back, so that others have their turn
---       the others: place, lane, state, id, word, last, record, detail: word is "dead", "cancel" or "done",
---         with its ending as detail, or "delay" (another attempt) or "later" (the same one) with
---         milliseconds, or "sleep" or "pass" (the same one, and others of its lane may pass) with its due
---         time and, if it waits for signals, the newest one that it knows, or "park" with what it needs of
---         a worker (lib/parking.lua); lane and state are '' for a job that was alone in its entry
+--       the others: place, lane, state, id, word, last, record, detail: word is "dead" and the kind of error
+--         (lib/errors.lua), "cancel" or "done", with its ending as detail, or "delay" (another attempt) or
+--         "later" (the same one) with milliseconds, or "sleep" or "pass" (the same one, and others of its
+--         lane may pass) with its due time and, if it waits for signals, the newest one that it knows, or
+--         "anew" (a durable job runs again in its place, and its history is deleted), or
+--         "park" with what it needs of a worker (lib/parking.lua);
+--         lane and state are '' for a job that was alone in its entry
 --       place is <level><entry>
 -- GIVES the ids whose outcomes were refused
 local stale = {}
@@ -36,6 +38,8 @@ local function done(list, from, upto)
       if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
         report_done(list[i], list[i + 1])
         tell_flow('c', list[i], list[i + 1])
+      elseif has_followers() then
+        tell_followers('c', list[i], list[i + 1])
       end
       if has_extras then forget_extras(list[i]) end
     end
@@ -57,7 +61,7 @@ end
 -- A signal may have come while the job was about to leave its worker: then it stays awake.
 local function end_of_sleep(id, detail)
   local due, seen = string.match(detail, '^(%d+) ?(%d*)$')
-  if seen ~= '' and last_signal(id) > tonumber(seen) then return now_ms end
+  if seen ~= '' and signals_of(id) > tonumber(seen) then return now_ms end
   return tonumber(due)
 end
 
@@ -84,58 +88,60 @@ do -- read all lanes and trains at once
   load_trains(of_trains)
 end
 
-local at = rest
-while at < members_at do
-  local level, many = ARGV[at], tonumber(ARGV[at + 1])
-  local stream, first, last = base .. 'ready:' .. level, at + 2, at + 1 + many
-  local list, from, upto = ARGV, last + 1, last + 2 * many
-  -- Entries that are still pending belong to the worker: reclaim acknowledges those that it takes back. Only
-  -- if some are not pending, the index has to decide which.
-  if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
-    local ids, ours = {}, {}
-    for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
-    look_up(ids)
-    for i, id in ipairs(ids) do
-      if place_of(id) == 'r' .. level .. ARGV[first + i - 1] then
-        ours[#ours + 1] = id
-        ours[#ours + 1] = ARGV[from + 2 * i - 1]
-      else
-        stale[#stale + 1] = id
+do -- completed jobs
+  local at = rest
+  while at < members_at do
+    local level, many = ARGV[at], tonumber(ARGV[at + 1])
+    local stream, first, last = base .. 'ready:' .. level, at + 2, at + 1 + many
+    local list, from, upto = ARGV, last + 1, last + 2 * many
+    -- Entries that are still pending belong to the worker: reclaim acknowledges those that it takes back.
+    -- Only if some are not pending, the index has to decide which.
+    if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
+      local ids, ours = {}, {}
+      for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
+      look_up(ids)
+      for i, id in ipairs(ids) do
+        if place_of(id) == 'r' .. level .. ARGV[first + i - 1] then
+          ours[#ours + 1] = id
+          ours[#ours + 1] = ARGV[from + 2 * i - 1]
+        else
+          stale[#stale + 1] = id
+        end
+      end
+      list, from, upto = ours, 1, #ours
+    end
+    redis.call('XDEL', stream, unpack(ARGV, first, last))
+    done(list, from, upto)
+    for i = from + 1, upto, 2 do
+      local lane = lane_of(list[i])
+      if lane then leave_lane(lane, true) end
+    end
+    at = at + 2 + 3 * many
+  end
+
+  while at < others_at do
+    local lane, state, following, many = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+    local from, upto = at + 4, at + 3 + 2 * many
+    if train_state(lane) ~= state then
+      for i = from, upto, 2 do stale[#stale + 1] = ARGV[i] end
+    else
+      done(ARGV, from, upto)
+      counts[lane] = lane_count(lane) - many
+      behind = behind - many
+      local ends = following == '' or following == '-'
+      local level, entry = string.match(state, '^(.)(%S+)')
+      if following == '-' then
+        local ids = unsettled(level, entry)
+        back_to_lane(lane, (without_marked({unpack(ids, many + 1)}, lane)))
+      end
+      set_train(lane, not ends and following)
+      if ends then
+        free_lane(lane)
+        drop_entry(level, entry)
       end
     end
-    list, from, upto = ours, 1, #ours
+    at = upto + 1
   end
-  redis.call('XDEL', stream, unpack(ARGV, first, last))
-  done(list, from, upto)
-  for i = from + 1, upto, 2 do
-    local lane = lane_of(list[i])
-    if lane then leave_lane(lane, true) end
-  end
-  at = at + 2 + 3 * many
-end
-
-while at < others_at do
-  local lane, state, following, many = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local from, upto = at + 4, at + 3 + 2 * many
-  if train_state(lane) ~= state then
-    for i = from, upto, 2 do stale[#stale + 1] = ARGV[i] end
-  else
-    done(ARGV, from, upto)
-    counts[lane] = lane_count(lane) - many
-    behind = behind - many
-    local ends = following == '' or following == '-'
-    local level, entry = string.match(state, '^(.)(%S+)')
-    if following == '-' then
-      local ids = unsettled(level, entry)
-      back_to_lane(lane, (without_marked({unpack(ids, many + 1)}, lane)))
-    end
-    set_train(lane, not ends and following)
-    if ends then
-      free_lane(lane)
-      drop_entry(level, entry)
-    end
-  end
-  at = upto + 1
 end
 
 for i = others_at, #ARGV, 8 do
@@ -143,7 +149,8 @@ for i = others_at, #ARGV, 8 do
   local is_last, record, detail = ARGV[i + 5] == '1', ARGV[i + 6], ARGV[i + 7]
   local level, entry = string.sub(place, 1, 1), string.sub(place, 2)
   local in_train = lane ~= ''
-  local ours, foreign
+  local ours, foreign, kind
+  if string.sub(word, 1, 5) == 'dead ' then word, kind = 'dead', string.sub(word, 6) end
   if in_train then
     ours = train_state(lane) == state
   else
@@ -163,8 +170,7 @@ for i = others_at, #ARGV, 8 do
     stale[#stale + 1] = id
     if not in_train and not place_of(id) then forget_extras(id) end
   else
-    local sleeps = word == 'sleep' or word == 'pass'
-    local delays = word == 'delay' or word == 'later' or word == 'park' or sleeps
+    local delays = not (word == 'done' or word == 'cancel' or word == 'dead')
     local leaves = lane and delays and gives_up_slot(lane, word, record, detail)
     local keeps_lane = lane and not leaves and (delays or (word == 'dead' and halt == 1)) and word ~= 'pass'
     local stops = delays and mark_of(id)
@@ -189,15 +195,21 @@ for i = others_at, #ARGV, 8 do
       finish_cancelled(id, record, stops or detail)
     elseif word == 'dead' then
       finish('failed', {id, record .. detail}, 1, 2)
+      if kind then count_error(kind, id) end
     elseif word == 'park' then
       report('w', id, record, REPORT_ALL_FLAG)
-      park(id, detail)
+      park(id, detail, record)
       put(id, 'd' .. record)
-    elseif sleeps then
+    elseif word == 'sleep' or word == 'pass' then
       redis.call('ZREM', base .. 'expiring', id) -- it has started once
       report('d', id, record, REPORT_ALL_FLAG)
       watch(delayed, id, end_of_sleep(id, detail))
       put(id, 'd' .. record)
+    elseif word == 'anew' then
+      redis.call('ZREM', base .. 'expiring', id) -- it has started once
+      start_anew(id)
+      report('w', id, record, REPORT_ALL_FLAG)
+      add_ready(level_of(record), id, record, entry)
     else
       if word == 'delay' then
         count_up('retried', 1)

@@ -2,7 +2,7 @@
 -- it waits for a signal with this name. A signal whose id the job has had is not kept again.
 -- KEYS  base
 -- NAMES extras
--- USES  record_layout record msgpack index parked state idempotent signals wake_up
+-- USES  record_layout record body_value index parked state idempotent signals signal_changes wake_up
 -- ARGV  token limit:int most:int most_bytes:int id name digest stored
 --       most, most_bytes: how many signals may wait, and their size
 -- GIVES "sent", "full", "unknown", "moving" (to another partition just now), or the state of a finished job
@@ -12,11 +12,7 @@ if before then return before end
 -- Whether a delayed job waits for this signal.
 local function waits_for_it(record)
   if not is_record(record) then return false end
-  local at, many = first_value(record, body_at(record))
-  if many < WAITS_FOR_VALUE then return false end
-  for _ = 2, WAITS_FOR_VALUE do at = behind_value(record, at) end
-  local awaited = cmsgpack.unpack(string.sub(record, at, behind_value(record, at) - 1))
-  for _, one in ipairs(awaited) do
+  for _, one in ipairs(value_of(record, body_at(record), WAITS_FOR_VALUE) or {}) do
     if one == name then return true end
   end
   return false

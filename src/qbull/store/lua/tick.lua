@@ -2,7 +2,7 @@
 -- once: a proposal for another revision than the current one changes nothing.
 -- KEYS  base
 -- NAMES index schedules
--- USES  clock index new_job stats
+-- USES  clock index new_job schedule_runs stats
 -- ARGV  limit:int grace_ms:int hold_ms:int  …
 --       for each schedule: name, rev, catch_up, overlap, missed (runs that were left out), when
 --       (lib/new_job.lua), how many instants, and for each of them planned, due, id, record ('' if it is that
@@ -55,6 +55,7 @@ while at <= #ARGV do
     local late_ms = now_ms - tonumber(ARGV[first + 4 * due - 3])
     local from, upto, passed, waits = choose(plan, catch_up, overlap, due, late_ms)
     local last, job, again = tonumber(plan[2] or 0), nil, 0
+    local runs = {}
     skipped = passed
     for i = from, upto do
       local planned, id = tonumber(ARGV[first + 4 * i - 4]), ARGV[first + 4 * i - 2]
@@ -62,18 +63,22 @@ while at <= #ARGV do
         look_up({id})
         if not place_of(id) then add_job(id, when, record_of(first, i)) end
         fired, last, job = fired + 1, planned, id
+        runs[#runs + 1], runs[#runs + 2] = id, '-'
       else -- the clock was set back
         again = again + 1
       end
     end
     local seen = waits and waits - 1 or due
     missed = missed + seen - fired - skipped - again
+    if missed > 0 then runs[#runs + 1], runs[#runs + 2] = '-', 'm' end
+    if skipped > 0 then runs[#runs + 1], runs[#runs + 2] = '-', 's' end
     local next_at = first + 4 * seen
     if seen == many then next_at = follows end
     local due_ms = ARGV[next_at + 1]
     if waits then due_ms = now_ms + hold_ms end
     redis.call('HSET', state, 'rev', plan[1] + 1, 'next', ARGV[next_at])
     if job then redis.call('HSET', state, 'last', last, 'job', job, 'fired_at', now_ms) end
+    add_runs(state, now_ms, runs)
     if fired > 0 then redis.call('HINCRBY', state, 'fired', fired) end
     if skipped > 0 then redis.call('HINCRBY', state, 'skipped', skipped) end
     if missed > 0 then redis.call('HINCRBY', state, 'missed', missed) end

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from qbull.config import QueueSettings
 from qbull.core.health import DEFAULT_HEALTH_LIMITS, HealthLimits
@@ -30,6 +30,7 @@ from qbull.core.health_facts import (
 from qbull.errors import NotFound, UnreadableSettings
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.read.inspect import Counts, counts, server_time
+from qbull.store.read.limits import limit_facts
 from qbull.store.read.minutes import last_minutes
 from qbull.store.read.parked import parked_tasks
 from qbull.store.store import Store
@@ -84,6 +85,7 @@ async def read_health(
                 return None
 
     found = [read for read in await asyncio.gather(*map(one, queues)) if read is not None]
+    readable = [settings for settings in queues if settings.name not in not_read]
     return HealthReading(
         HealthFacts(
             int(await server_time(store) * 1000),
@@ -92,6 +94,7 @@ async def read_health(
             {id: min(starts) for id, member in members.items() if (starts := _starts(member))},
             await _lost_workers(store),
             await read_known_problems(store),
+            await limit_facts(store, readable, members),
         ),
         {facts.name: counted for facts, counted in found},
     )
@@ -133,7 +136,7 @@ async def read_queue(
     total = sum(counted, Counts())
     total = replace(total, totals=layout.in_all(total.totals), paused=live.paused)
     pause = live.changed.get(live_settings.PAUSED_SETTING)
-    now, keep = live.settings, registered.keep
+    now, keep = live.settings, live.settings.keep
     facts = QueueFacts(
         settings.name,
         stale_after=registered.alert.stale_after if registered.alert is not None else None,
@@ -149,7 +152,7 @@ async def read_queue(
         halted=_halted(replies),
         late=await _late(store, partitions, replies, limits),
         unknown=tuple(
-            UnknownTask(parked.task, parked.jobs, int(parked.since.timestamp() * 1000))
+            UnknownTask(parked.task, parked.jobs, int(parked.since.timestamp() * 1000), parked.demand)
             for parked in await parked_tasks(store, registered)
             if not parked.known
         ),
@@ -225,12 +228,27 @@ async def _minutes(partitions: Sequence[Partition]) -> tuple[MinuteOutcomes, ...
     )
 
 
-async def _lost_workers(store: Store) -> tuple[LostWorker, ...]:
+class LostRegistration(NamedTuple):
+    """A worker that was lost at a time within a day, and its last registration."""
+
+    worker: str
+    at_ms: int
+    member: RegisteredWorker
+
+
+async def lost_registrations(store: Store) -> list[LostRegistration]:
+    """The workers that were lost within a day, without those that only send alerts."""
     flat = await store.server.script("lost_workers", store.names.app)
-    return tuple(
-        LostWorker(worker.decode(), unpack_worker(member).host, at_ms)
+    found = [
+        LostRegistration(worker.decode(), at_ms, unpack_worker(member))
         for at_ms, worker, member in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-        if set(unpack_worker(member).queues) != {ALERT_QUEUE.name}
+    ]
+    return [one for one in found if set(one.member.queues) != {ALERT_QUEUE.name}]
+
+
+async def _lost_workers(store: Store) -> tuple[LostWorker, ...]:
+    return tuple(
+        LostWorker(one.worker, one.member.host, one.at_ms) for one in await lost_registrations(store)
     )
 
 

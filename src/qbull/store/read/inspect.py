@@ -52,10 +52,13 @@ class Counts:
     oldest_waiting_ms: int | None = None
     totals: dict[str, int] = field(default_factory=dict)
     paused: bool = False
+    limited: int = 0
+    """Jobs that wait for a shared limit or for tokens of a host."""
 
     @property
     def total(self) -> int:
-        return self.waiting + self.active + self.delayed + self.completed + self.failed + self.cancelled
+        """All jobs except cancelled ones."""
+        return self.unfinished + self.completed + self.failed
 
     @property
     def unfinished(self) -> int:
@@ -64,7 +67,7 @@ class Counts:
     @property
     def runnable(self) -> int:
         """Jobs that run, can run now, or will be due: all unfinished jobs except those behind others."""
-        return self.entries + self.delayed
+        return self.entries + self.delayed + self.limited
 
     def __add__(self, other: Counts) -> Counts:
         oldest = [ms for ms in (self.oldest_waiting_ms, other.oldest_waiting_ms) if ms is not None]
@@ -80,6 +83,7 @@ class Counts:
             self.entries + other.entries,
             min(oldest) if oldest else None,
             {name: self.totals.get(name, 0) + other.totals.get(name, 0) for name in names},
+            limited=self.limited + other.limited,
         )
 
 
@@ -160,6 +164,8 @@ class StoredJob:
             flow=body.flow or None,
             suspended=body.suspended or None if self.state == "delayed" else None,
             waits_for=tuple(body.waits_for) if self.state == "delayed" else (),
+            forked_from=body.forked_from or None,
+            continued=body.continued,
         )
 
     def again(self, payload: bytes | None = None) -> bytes:
@@ -235,11 +241,21 @@ async def counts(partitions: Sequence[Partition]) -> list[Counts]:
 
 
 def _counts(reply: list[Any]) -> Counts:
-    waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest, flat = reply
+    waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest, flat, limited = reply
     totals = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     oldest_ms = ms_of(oldest) if oldest else None
     return Counts(
-        waiting, active, delayed, completed, failed, cancelled, in_lanes, entries, oldest_ms, totals
+        waiting,
+        active,
+        delayed,
+        completed,
+        failed,
+        cancelled,
+        in_lanes,
+        entries,
+        oldest_ms,
+        totals,
+        limited=limited,
     )
 
 

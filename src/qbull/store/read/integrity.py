@@ -86,6 +86,7 @@ async def _every_id(partition: Partition) -> AsyncIterator[list[bytes]]:
         ("HSCAN", "index"),
         ("ZSCAN", "delayed"),
         ("SSCAN", "extras"),
+        ("SSCAN", "followed"),
         ("HSCAN", "cancelling"),
     ):
         cursor = b"0"

@@ -17,7 +17,7 @@ from qbull.core.record import State
 from qbull.store.connection import fan_out
 from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import LANE_DIGEST_BYTES, TRAIN_MARK
-from qbull.store.names import CONSUMER_GROUP, ready_stream
+from qbull.store.names import CONSUMER_GROUP, DEFAULT_LEVEL, ready_stream
 from qbull.store.read.finished import TimeSpan, merged
 from qbull.store.read.inspect import StoredJob, counts, ms_of, server_time
 from qbull.store.verbs.partition import Partition
@@ -109,10 +109,14 @@ async def _soonest(partitions: Sequence[Partition], start: int, end: int) -> Asy
 
 async def _due_ids(partition: Partition, limit: int) -> list[tuple[bytes, float]]:
     name = partition.base + "delayed"
-    rows = await partition.server.call(
-        "ZRANGE", name, "-inf", f"({PARKED_DUE_MS}", "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
-    )
-    return [(id, float(due)) for id, due in zip(rows[::2], rows[1::2], strict=True)]
+    found: list[tuple[bytes, float]] = []
+    # Parked jobs are between those that have a due time and those that wait for a signal or a called job.
+    for first, last in (("-inf", f"({PARKED_DUE_MS}"), (f"({PARKED_DUE_MS}", "+inf")):
+        rows = await partition.server.call(
+            "ZRANGE", name, first, last, "BYSCORE", "LIMIT", 0, limit - len(found), "WITHSCORES"
+        )
+        found += [(id, float(due)) for id, due in zip(rows[::2], rows[1::2], strict=True)]
+    return found
 
 
 async def _in_turn(
@@ -121,7 +125,7 @@ async def _in_turn(
     for partition, there in zip(partitions, await counts(partitions), strict=True):
         if not getattr(there, state):
             continue
-        readers = [_active] if state == "active" else [_ready, _in_lanes, _parked]
+        readers = [active_jobs] if state == "active" else [_ready, _in_lanes, _parked]
         for reader in readers:
             async with aclosing(reader(partition, limit)) as jobs:
                 async for job in jobs:
@@ -159,12 +163,15 @@ async def _with_records(
 async def _parked(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
     """Jobs that wait for a worker whose code can run them."""
     name = partition.base + "delayed"
-    ids = await partition.server.call("ZRANGE", name, PARKED_DUE_MS, "+inf", "BYSCORE", "LIMIT", 0, limit)
+    ids = await partition.server.call(
+        "ZRANGE", name, PARKED_DUE_MS, PARKED_DUE_MS, "BYSCORE", "LIMIT", 0, limit
+    )
     async for job in _with_records(partition, "waiting", ids):
         yield job
 
 
-async def _active(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
+async def active_jobs(partition: Partition, limit: int) -> AsyncGenerator[StoredJob, None]:
+    """The jobs that workers have."""
     now_ms = int(await server_time(partition) * 1000)
     for level in (*await partition.priority_levels(), UNPARKED_LEVEL):
         stream = ready_stream(partition.base, level)
@@ -241,10 +248,21 @@ async def _in_lanes(partition: Partition, limit: int) -> AsyncGenerator[StoredJo
         for lane in flat[::2]:
             if found >= limit:
                 return
-            name = f"{partition.base}lane:".encode() + lane
-            ids = await partition.server.call("LRANGE", name, 0, limit - found - 1)
+            ids = await _waiting_in_lane(partition, lane, limit - found)
             found += len(ids)
             async for job in _with_records(partition, "waiting", ids):
                 yield job
         if cursor == b"0":
             break
+
+
+async def _waiting_in_lane(partition: Partition, lane: bytes, limit: int) -> list[bytes]:
+    """The first jobs that wait in a lane, the most urgent ones first (lua/lib/lane_lists.lua)."""
+    name = f"{partition.base}lane:".encode() + lane
+    levels = (await partition.server.call("HGET", partition.base + "ranked", lane) or b"").decode()
+    found: list[bytes] = []
+    for level in sorted(f"5{levels}"):
+        if len(found) < limit:
+            of_level = name if level == DEFAULT_LEVEL else name + f":{level}".encode()
+            found += await partition.server.call("LRANGE", of_level, 0, limit - len(found) - 1)
+    return found

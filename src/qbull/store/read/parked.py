@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from qbull.config import QueueSettings
-from qbull.core.parking import CodeNeed
+from qbull.core.limits import limit_in_need
+from qbull.core.parking import CodeNeed, NeedKind
 from qbull.core.record import to_datetime
 from qbull.store.connection.fan_out import run_scripts
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
+from qbull.store.verbs.workers import ServedQueue
 
+LEVEL_STEP_MS = 10**13
+"""The score of a job that waits for more than code has its priority level in front (lib/parking.lua)."""
 MAX_NEEDS_PER_PARTITION = 100
 """Different needs that are read of one partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedTask:
-    """Jobs of a task that wait for a worker whose code can run them.
+    """Jobs of a task that wait for a worker that can run them.
 
     Args:
         queue: The name of the queue.
@@ -28,8 +32,9 @@ class ParkedTask:
         jobs: How many jobs wait.
         since: When the oldest of them was parked.
         job: The id of that job.
-        known: Whether a live worker of the queue knows the task. If one does, it takes the jobs in the next
+        known: Whether a live worker of the queue can run the task. If one can, it takes the jobs in the next
             moments, or their arguments do not fit its code.
+        demand: The labels and resources that the task asks for, if a live worker of the queue knows it.
     """
 
     queue: str
@@ -38,6 +43,7 @@ class ParkedTask:
     since: datetime
     job: str
     known: bool
+    demand: str = ""
 
 
 @idempotent
@@ -55,38 +61,60 @@ async def parked_tasks(store: Store, settings: QueueSettings) -> list[ParkedTask
     found: dict[str, ParkedTask] = {}
     for reply in await _reports(partitions):
         for packed, jobs, job, since in zip(*(reply[at::4] for at in range(4)), strict=True):
-            task, at = CodeNeed.unpack(packed.decode()).task, to_datetime(int(float(since)))
+            task, at = CodeNeed.unpack(packed.decode()).task, to_datetime(int(float(since)) % LEVEL_STEP_MS)
             one = found.get(task) or ParkedTask(settings.name, task, 0, at, job.decode(), known=False)
             oldest, of = min((one.since, one.job), (at, job.decode()))
             found[task] = ParkedTask(settings.name, task, one.jobs + jobs, oldest, of, known=False)
     if not found:
         return []
-    known = await known_tasks(store, settings.name)
+    served = await _serving(store, settings.name)
+    known = {task for serving in served for task in serving.tasks}
+    demands = demands_of(served)
     tasks = [
-        ParkedTask(one.queue, one.task, one.jobs, one.since, one.job, one.task in known)
-        for one in found.values()
+        replace(one, known=one.task in known, demand=demands.get(one.task, "")) for one in found.values()
     ]
     return sorted(tasks, key=lambda one: one.since)
 
 
-async def known_tasks(store: Store, queue: str) -> set[str]:
-    """The tasks that the live workers of a queue know."""
+async def _serving(store: Store, queue: str) -> list[ServedQueue]:
+    """The work of the live workers for a queue."""
     served = [member.queues.get(queue) for member in (await store.workers()).values()]
-    return {
-        task for serving in served if serving is not None and not serving.leaving for task in serving.tasks
-    }
+    return [serving for serving in served if serving is not None and not serving.leaving]
+
+
+def demands_of(served: Iterable[ServedQueue]) -> dict[str, str]:
+    """The labels and resources that tasks ask for, by the code of these workers."""
+    return {task: demand for serving in served for task, demand in serving.demands.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Parking:
+    """Since when a job is parked, and why; `limit` is the shared limit and the key that it waits for."""
+
+    since: datetime
+    limit: tuple[str, str] | None = None
+    kind: NeedKind = "code"
 
 
 @idempotent
-async def parked_since(partition: Partition, id: str, task: str) -> datetime | None:
-    """When a job of a task was parked; None if it is not."""
+async def parking_of(partition: Partition, id: str, task: str) -> Parking | None:
+    """Since when a job of a task is parked, and for what; None if it is not."""
     for packed in await partition.server.call("SMEMBERS", partition.base + "parked"):
-        if CodeNeed.unpack(packed.decode()).task == task:
-            name = f"{partition.base}parked:".encode() + packed
-            since = await partition.server.call("ZSCORE", name, id)
-            if since is not None:
-                return to_datetime(int(float(since)))
+        need = CodeNeed.unpack(packed.decode())
+        if need.task == task:
+            since_ms = await _parked_at(partition, packed, id)
+            if since_ms is not None:
+                return Parking(to_datetime(since_ms), kind=need.kind)
+    for packed in await partition.server.call("SMEMBERS", partition.base + "limited"):
+        since_ms = await _parked_at(partition, packed, id)
+        if since_ms is not None:
+            return Parking(to_datetime(since_ms), limit_in_need(packed.decode()))
     return None
+
+
+async def _parked_at(partition: Partition, need: bytes, id: str) -> int | None:
+    score = await partition.server.call("ZSCORE", f"{partition.base}parked:".encode() + need, id)
+    return None if score is None else int(float(score)) % LEVEL_STEP_MS
 
 
 async def read_needs(partitions: Sequence[Partition]) -> list[dict[CodeNeed, float]]:
@@ -96,7 +124,7 @@ async def read_needs(partitions: Sequence[Partition]) -> list[dict[CodeNeed, flo
     """
     return [
         {
-            CodeNeed.unpack(packed.decode()): float(since_ms) / 1000
+            CodeNeed.unpack(packed.decode()): float(since_ms) % LEVEL_STEP_MS / 1000
             for packed, since_ms in zip(reply[::4], reply[3::4], strict=True)
         }
         for reply in await _reports(partitions)

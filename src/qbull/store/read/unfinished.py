@@ -7,7 +7,7 @@ the last is read; one that comes or goes meanwhile may be. The cursor tells wher
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from qbull.core.record import State
 from qbull.store.read.inspect import StoredJob
@@ -38,19 +38,21 @@ class _ScannedRow(NamedTuple):
     worker: bytes
     since_ms: int
     kind: bytes
+    state: bytes
 
 
 async def scan_unfinished(
-    partition: Partition, state: State, cursor: str = SCAN_START
+    partition: Partition, state: State | Literal["queued"], cursor: str = SCAN_START
 ) -> AsyncGenerator[ScanBatch, None]:
+    """The jobs of a state; "queued" stands for waiting and delayed."""
     step = MIN_SCAN_BATCH_SIZE
     while True:
         after, looked, *flat = await partition.server.script(
             "unfinished", partition.base, cursor, step, state
         )
         cursor = after.decode()
-        rows = (_ScannedRow(*flat[at : at + 6]) for at in range(0, len(flat), 6))
-        jobs = [_scanned_job(partition, state, row) for row in rows]
+        rows = (_ScannedRow(*flat[at : at + 7]) for at in range(0, len(flat), 7))
+        jobs = [_scanned_job(partition, row) for row in rows]
         yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)
         if cursor == SCAN_START:
             return
@@ -58,7 +60,8 @@ async def scan_unfinished(
         step = max(10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1)))
 
 
-def _scanned_job(partition: Partition, state: State, row: _ScannedRow) -> StoredJob:
+def _scanned_job(partition: Partition, row: _ScannedRow) -> StoredJob:
+    state: State = row.state.decode()  # type: ignore[assignment]
     due = int(float(row.at or 0)) if state == "delayed" else None
     return StoredJob(
         row.id.decode("utf-8", "replace"),

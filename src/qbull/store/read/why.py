@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from qbull.config import QueueSettings
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.layout import index_in_generation
 from qbull.core.record import holds_lane, lane_of, to_datetime
-from qbull.core.why import MAX_AHEAD_COUNT, BlockedLoop, JobFacts, LaneHolder, Why, explain
+from qbull.core.why import MAX_AHEAD_COUNT, BlockedLoop, JobFacts, LaneHolder, LimitWait, Why, explain
+from qbull.errors import NotFound
 from qbull.store.names import CONSUMER_GROUP, ready_stream
 from qbull.store.read import lane
 from qbull.store.read.inspect import StoredJob, counts
-from qbull.store.read.parked import parked_since
+from qbull.store.read.parked import demands_of, parking_of
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
-from qbull.store.verbs import live_settings
-from qbull.store.verbs.flow_messages import dependencies_of
+from qbull.store.verbs import live_settings, shared_limits
+from qbull.store.verbs.flow_messages import awaited_by, dependencies_of
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
 
@@ -34,10 +35,13 @@ async def explain_job(store: Store, declared: QueueSettings, partition: Partitio
         facts = await _delivery_facts(store, partition, found, facts)
     elif found.state == "delayed":
         facts = replace(facts, due_ms=found.due_ms or 0, holds_lane=holds_lane(found.record))
-        if facts.due_ms >= NEVER_DUE_MS and not facts.body.waits_for:
+        if facts.body.suspended:
+            called = await awaited_by(partition, found.id.encode("utf-8", "surrogateescape"))
+            facts = replace(facts, called=tuple(dependency for _, dependency in called))
+        elif facts.due_ms >= NEVER_DUE_MS:
             facts = replace(facts, awaits=await _flow_facts(partition, found))
     else:
-        facts = await _lane_facts(partition, found, facts)
+        facts = await _lane_facts(store, partition, found, facts)
     return explain(found.id, facts)
 
 
@@ -69,6 +73,7 @@ async def _queue_facts(
         blocked=_blocked_loop(blocked[0], members[blocked[0]]) if blocked else None,
         partition=str(index_in_generation(partition.number)),
         tasks=frozenset(task for its in served for task in its.tasks),
+        demand=demands_of(served).get(facts.body.task, ""),
         slots=sum(its.concurrency for its in served),
         active=await _active_count(store, declared, served),
         rate=rate,
@@ -112,12 +117,14 @@ async def _flow_facts(partition: Partition, found: StoredJob) -> tuple[Dependenc
     return tuple(told for _, told in sorted(left, key=lambda one: one[0] == "w"))
 
 
-async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
+async def _lane_facts(store: Store, partition: Partition, found: StoredJob, facts: JobFacts) -> JobFacts:
     """The facts about a job behind others of its lane, or in a ready stream."""
     if not found.entry_ms:
-        parked = await parked_since(partition, found.id, facts.body.task)
-        if parked is not None:
-            return replace(facts, parked=parked)
+        parking = await parking_of(partition, found.id, facts.body.task)
+        if parking is not None and parking.limit is not None:
+            return replace(facts, limited=await _limit_facts(store, parking.since, *parking.limit))
+        if parking is not None:
+            return replace(facts, parked=parking.since, parked_for=parking.kind)
     its_lane = lane_of(found.record)
     if its_lane and not found.entry_ms:
         line = await lane.lane_status(partition, its_lane, 0, found.id)
@@ -129,6 +136,14 @@ async def _lane_facts(partition: Partition, found: StoredJob, facts: JobFacts) -
     if place is None or place[:1] != b"r":
         return facts
     return replace(facts, before=await lane.count_ahead(partition, place[1:], MAX_AHEAD_COUNT))
+
+
+async def _limit_facts(store: Store, since: datetime, limit: str, key: str) -> LimitWait:
+    try:
+        found = await shared_limits.usage(store, limit, key)
+    except NotFound:  # no worker uses it any more
+        return LimitWait(limit, key, since)
+    return LimitWait(limit, key, since, found.of_key if key else found.status)
 
 
 async def _active_count(store: Store, settings: QueueSettings, served: list[ServedQueue]) -> int:

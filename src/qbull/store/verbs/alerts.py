@@ -14,7 +14,9 @@ import msgspec
 
 from qbull.config import Keep, QueueSettings
 from qbull.core.problems import MAX_REASON_CHARS, AlertState
+from qbull.core.record import State
 from qbull.core.retry import Retry
+from qbull.store.read import inspect
 from qbull.store.read.finished import TimeSpan, merged
 from qbull.store.read.inspect import StoredJob
 from qbull.store.read.minutes import last_minutes
@@ -108,6 +110,15 @@ async def newest_failed(store: Store, settings: QueueSettings) -> StoredJob | No
     async with aclosing(merged(await store.partitions(settings), "failed", TimeSpan())) as jobs:
         async for _, job in jobs:
             return job
+    return None
+
+
+async def state_of(store: Store, settings: QueueSettings, id: str) -> State | None:
+    """The state of a job; None if it is gone."""
+    for partition in await store.partitions(settings):
+        found = await inspect.find(partition, id)
+        if found is not None:
+            return found.state
     return None
 
 

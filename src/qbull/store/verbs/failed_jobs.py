@@ -28,6 +28,7 @@ async def import_failed(
 
     Raises PartitionClosed.
     """
+    await partition.retention.refresh()
     server = confirmed or partition.server
     flat = [argument for job in jobs for argument in job]
     word = await server.script("import_failed", partition.base, *partition.failed_retention, *flat)

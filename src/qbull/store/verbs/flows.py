@@ -27,12 +27,15 @@ from qbull.core.flow import (
     Dependent,
     FlowJobSeed,
     FlowPlan,
+    Follower,
+    decode_dependency,
     decode_flow_plan,
     encode,
 )
 from qbull.core.layout import Layout
 from qbull.core.record import UnreadableRecord, append_ending
-from qbull.errors import NotFound, ServerError
+from qbull.core.signals import WAITING_DUE_MS
+from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.server import Server
 from qbull.store.read import inspect
@@ -44,12 +47,16 @@ from qbull.store.verbs.flow_messages import (
     FLOW_MESSAGE_BATCH_SIZE,
     DependencyEnding,
     FlowMessage,
+    awaited_by,
+    cancel_called,
     deliver_endings,
-    dependencies_of,
     drop_messages,
+    ending_for,
     endings_in,
+    flows_of,
     read_messages,
     remaining_messages,
+    removed_ending,
 )
 from qbull.store.verbs.layout import follow_successor
 from qbull.store.verbs.partition import MAX_JOBS_PER_CALL, Partition
@@ -133,6 +140,10 @@ class FlowStore(StoreVerbs):
                 if time.monotonic() > until:
                     break
                 dispatched.append(entry)
+                if failures and any(name[:1] == b"k" for name in fields[::2]):
+                    # The job that it cancels may not be enqueued yet.
+                    kept.add(entry)
+                    continue
                 try:
                     for end in await self._read(entry, partition.settings.name, fields):
                         ends[end.dependent.queue, await self._home(end.dependent)].append(end)
@@ -171,26 +182,28 @@ class FlowStore(StoreVerbs):
             "ZRANGE",
             partition.base + "delayed",
             NEVER_DUE_MS,
-            NEVER_DUE_MS,
+            WAITING_DUE_MS,
             "BYSCORE",
             "LIMIT",
             after,
             RECHECK_BATCH_SIZE,
         )
         for id in ids:
-            waiting = [
-                dependency for letter, dependency in await dependencies_of(partition, id) if letter == "w"
-            ]
-            for dependency in waiting[:RECHECK_BATCH_SIZE]:
-                ends = [
-                    end for end in await self._read_endings(dependency) if end.dependent.id == id.decode()
-                ]
+            for follower, dependency in (await awaited_by(partition, id))[:RECHECK_BATCH_SIZE]:
+                ends = await self._read_endings(dependency, follower)
                 if ends:
                     await deliver_endings(partition, ends, self._server)
         return after + RECHECK_BATCH_SIZE if len(ids) == RECHECK_BATCH_SIZE else 0
 
-    async def _read_endings(self, dependency: Dependency) -> list[DependencyEnding]:
-        """The endings of a job for its dependents; none if it has not ended or is not kept."""
+    async def tell_removed(self, follower: Follower, dependency: Dependency) -> None:
+        """Deliver to a job that the one which it wanted to follow does not exist any more."""
+        dependent = follower.dependent
+        await self._deliver(
+            dependent.queue, await self._home(dependent), [removed_ending(follower, dependency)]
+        )
+
+    async def _read_endings(self, dependency: Dependency, follower: Follower) -> list[DependencyEnding]:
+        """The endings of a job for one that waits; none if it has not ended or is not kept."""
         try:
             settings, layout = await self._queue(dependency.queue)
         except NotFound:
@@ -199,13 +212,15 @@ class FlowStore(StoreVerbs):
         found = await inspect.find(self._store.partition(settings, home), dependency.id)
         if found is None or found.ending is None:
             return []
-        letter = inspect.POSITION_PREFIXES[found.state].decode()
+        name = inspect.POSITION_PREFIXES[found.state].decode() + dependency.id
+        value = found.record + append_ending(found.ending)
         try:
-            return endings_in(
-                b"", dependency.queue, letter + dependency.id, found.record + append_ending(found.ending)
-            )
+            if found.body().flow != follower.flow:
+                return [ending_for(follower, b"", dependency.queue, name, value)]
+            ends = endings_in(b"", dependency.queue, name, value)
         except UnreadableRecord:
             return []
+        return [end for end in ends if end.dependent.id == follower.dependent.id]
 
     async def _read(self, entry: bytes, queue: str, fields: Sequence[bytes]) -> list[DependencyEnding]:
         """Enqueue what a message asks for; returns the endings to deliver.
@@ -217,12 +232,14 @@ class FlowStore(StoreVerbs):
             try:
                 if name[:1] == b"n":
                     await self.enqueue_rest(decode_flow_plan(value))
+                elif name[:1] == b"k":
+                    await self._cancel_called(decode_dependency(value))
                 else:
                     some = endings_in(entry, queue, name.decode(), value)
                     for end in some:
                         await self._queue(end.dependent.queue)
                     ends += some
-            except (UnreadableRecord, msgspec.MsgspecError, UnicodeDecodeError, NotFound) as error:
+            except (UnreadableRecord, msgspec.MsgspecError, ValueError, NotFound) as error:
                 log.error('queue "%s": part of a flow cannot be read and is dropped: %s', queue, error)
         return ends
 
@@ -294,12 +311,23 @@ class FlowStore(StoreVerbs):
                 partition = self._store.partition(settings, number)
                 for id in await partition.has([seed.id for seed in some]):
                     found = await inspect.find(partition, id)
-                    if found is not None and found.body().flow == plan.flow:
+                    if found is not None and plan.flow in flows_of(found.body()):
                         return None
                     taken.add(id)
         return taken
 
     # Delivering.
+
+    async def _cancel_called(self, called: Dependency) -> None:
+        """Cancel a job whose caller was cancelled. One that has ended, or is not kept, stays as it is."""
+        settings, layout = await self._queue(called.queue)
+        home = layout.current.home_of(called.together, called.id)
+        async for partition in self._candidate_partitions(settings, home):
+            word = await cancel_called(partition, called.id, self._server)
+            if word == "moving":
+                raise ServerAway(f'queue "{called.queue}": job {called.id} is moving to another partition')
+            if word != "unknown":
+                return
 
     async def _deliver(self, queue: str, number: int, ends: Sequence[DependencyEnding]) -> set[bytes]:
         """Deliver endings to the dependents; returns the messages to dispatch again."""

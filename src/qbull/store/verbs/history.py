@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from qbull.core.calls import CALL_FIELD, SIGNALS_FIELD, CallOutcomes, HistoryChange, read_outcomes
 from qbull.core.durable import MAX_STEPS, STEP_FIELD, StepRecord, decode_record
+from qbull.core.published import PUBLISHED_FIELD, read_published
 from qbull.errors import NotConfirmed, ServerAway
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.retry import idempotent
@@ -22,26 +24,26 @@ MAX_HISTORY_WRITES = 500
 
 
 class HistoryWrite(NamedTuple):
-    """New records of a running job. The records from `first` to `last` are deleted, none if it is greater.
-
-    `taken` is the number of the signal whose value the record has, or 0.
-    """
+    """The change of a running job's history."""
 
     id: bytes
     position: JobPosition
-    records: Sequence[tuple[int, bytes]]
-    first: int = 1
-    last: int = 0
-    taken: int = 0
+    change: HistoryChange
 
     def arguments(self) -> list[bytes | str | int]:
-        position = self.position
-        head = (self.id, position.delivery, position.lane, position.number, self.first, self.last)
+        position, change = self.position, self.change
+        call, published = change.call, change.published
+        head = (self.id, position.delivery, position.lane, position.number, change.first, change.last)
         return [
             *head,
-            self.taken or "",
-            len(self.records),
-            *(part for record in self.records for part in record),
+            change.taken or "",
+            change.joined,
+            "" if call is None else call.name,
+            "" if published is None else published.name,
+            len(change.records),
+            *(part for record in change.records for part in record),
+            *(() if call is None else (call.told, call.plan)),
+            *(() if published is None else (published.content,)),
         ]
 
 
@@ -68,18 +70,53 @@ async def read_job_data(partition: Partition, id: str) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-@idempotent
-async def read_records(partition: Partition, id: str) -> list[StepRecord]:
-    """The recorded steps of a job, in order. Records that cannot be read are left out."""
+async def read_records(partition: Partition, id: str, is_strict: bool = False) -> list[StepRecord]:
+    """The recorded steps of a job, in order.
+
+    Records that cannot be read are left out. If `is_strict`, they raise ValueError.
+    """
     found: dict[int, StepRecord] = {}
+    for stored in await _read_steps(partition, id):
+        with suppress(*() if is_strict else (ValueError,)):
+            record = decode_record(stored)
+            found[record.number] = record
+    return [found[number] for number in sorted(found)]
+
+
+@idempotent
+async def _read_steps(partition: Partition, id: str) -> list[bytes]:
+    """The records of a job as they are stored, in no order."""
+    found: dict[bytes, bytes] = {}
     cursor = b"0"
     while True:
         cursor, flat = await partition.server.call(
             "HSCAN", f"{partition.base}job:{id}", cursor, "MATCH", STEP_FIELD + b"*", "COUNT", MAX_STEPS
         )
-        for stored in flat[1::2]:
-            with suppress(ValueError):
-                record = decode_record(stored)
-                found[record.number] = record
+        found |= zip(flat[::2], flat[1::2], strict=True)
         if cursor == b"0":
-            return [found[number] for number in sorted(found)]
+            return list(found.values())
+
+
+@idempotent
+async def read_call_outcomes(partition: Partition, id: bytes, calls: Sequence[str]) -> CallOutcomes:
+    """The outcomes of these calls of a job, as far as there are any."""
+    names = [SIGNALS_FIELD, *(CALL_FIELD + call.encode() for call in calls)]
+    found = await partition.server.call("HMGET", partition.base.encode() + b"job:" + id, *names)
+    return read_outcomes({name: value for name, value in zip(names, found, strict=True) if value is not None})
+
+
+@idempotent
+async def read_published_values(partition: Partition, id: str, name: str | None) -> dict[str, bytes]:
+    """The values that a job has published, or only the one with this name."""
+    key = f"{partition.base}job:{id}"
+    if name is not None:
+        [content] = await partition.server.call("HMGET", key, PUBLISHED_FIELD + name.encode())
+        return {} if content is None else {name: content}
+    found: dict[bytes, bytes] = {}
+    cursor = b"0"
+    while True:
+        match = PUBLISHED_FIELD + b"*"
+        cursor, flat = await partition.server.call("HSCAN", key, cursor, "MATCH", match, "COUNT", MAX_STEPS)
+        found.update(zip(flat[::2], flat[1::2], strict=True))
+        if cursor == b"0":
+            return read_published(found)

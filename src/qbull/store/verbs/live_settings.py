@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from qbull.config import QueueSettings
+from qbull.config import Keep, QueueSettings
 from qbull.core.rate import Rate
 from qbull.core.record import to_datetime
 from qbull.core.retry import Retry
@@ -26,6 +26,8 @@ LIVE_SETTING_TYPES: dict[str, Any] = {
     "max_active": int | None,
     "rate": Rate | None,
     "retry": Retry,
+    "timeout": float | None,
+    "keep": Keep,
 }
 """The settings that can be changed, and their types."""
 PAUSED_SETTING = "paused"

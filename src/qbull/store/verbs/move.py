@@ -326,7 +326,7 @@ class PartitionMoves(StoreVerbs):
 
         Also by number, once those of the new partitions fill the limit.
         """
-        keep = self._settings.keep
+        keep = self._store.retention(self._settings.name).in_force(self._settings.keep)
         tallies = await self._drain_statuses(layout.current)
         completed = _retention_left(keep.completed, layout, older, sum(tally.completed for tally in tallies))
         failed = _retention_left(keep.failed, layout, older, sum(tally.failed for tally in tallies))

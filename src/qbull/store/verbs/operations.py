@@ -26,6 +26,8 @@ OPERATION_LOST_ERROR = "the process that ran it is gone; ask for it again, it go
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A bulk operation. `total` is the number of jobs at its start.
 
+    `refused` were left as they are, because the patch of the operation does not fit them.
+
     Times are milliseconds on the server's clock.
     """
 
@@ -41,6 +43,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     total: int | None = None
     updated_ms: int = 0
     error: str | None = None
+    refused: int = 0
+    refusal: str | None = None
 
 
 @idempotent

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from qbull.core.failures import kind_of_ending
+
 
 class JobPosition(NamedTuple):
     """A job of a delivery. For a job that is alone in its entry, `lane` is empty and `number` is 0."""
@@ -88,7 +90,7 @@ class PartitionOutcomes:
     def dead(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
         self.broken.add(position.delivery)
-        self._other(position, id, "dead", record, ending)
+        self._other(position, id, b"dead " + kind_of_ending(ending), record, ending)
 
     def cancelled(self, position: JobPosition, id: bytes, record: bytes, ending: bytes) -> None:
         self.count += 1
@@ -113,13 +115,19 @@ class PartitionOutcomes:
             self.broken.add(position.delivery)
         self._other(position, id, "sleep" if hold_lane else "pass", record, until)
 
+    def start_anew(self, position: JobPosition, id: bytes, record: bytes) -> None:
+        """Record that a durable job starts over, with this record and an empty history."""
+        self.count += 1
+        self.broken.add(position.delivery)
+        self._other(position, id, "anew", record, "")
+
     def park(self, position: JobPosition, id: bytes, record: bytes, need: str) -> None:
         self.count += 1
         self.broken.add(position.delivery)
         self._other(position, id, "park", record, need)
 
     def _other(
-        self, position: JobPosition, id: bytes, word: str, record: bytes, detail: bytes | str | int
+        self, position: JobPosition, id: bytes, word: str | bytes, record: bytes, detail: bytes | str | int
     ) -> None:
         self.others += (
             position.delivery,

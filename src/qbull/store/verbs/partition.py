@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from qbull.config import QueueSettings
+from qbull.core.failures import kind_of_ending
 from qbull.core.layout import index_in_generation
 from qbull.core.rate import Rate
-from qbull.core.record import MAX_CRASHES, Ending, State, append_ending, split_ending
+from qbull.core.record import Ending, State, append_ending, split_ending
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.connection.server import Server
 from qbull.store.names import DEFAULT_LEVEL, RETURNED_LEVEL
+from qbull.store.retention import QueueRetention, RetentionArguments
 from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.closed_partition import PartitionClosed, successor_in
 from qbull.store.verbs.outcomes import PartitionOutcomes
@@ -72,10 +74,17 @@ class Promoted(NamedTuple):
 
 class Partition(Retriable):
     def __init__(
-        self, server: Server, base: str, number: int, settings: QueueSettings, retrier: Retrier | None = None
+        self,
+        server: Server,
+        base: str,
+        number: int,
+        settings: QueueSettings,
+        retention: QueueRetention,
+        retrier: Retrier | None = None,
     ) -> None:
         self.server = server
         self.base = base
+        self.retention = retention
         self.number = number
         self.shown = index_in_generation(number)
         self.app = base[1:].removesuffix(f":{settings.name}:{number}}}:")
@@ -83,12 +92,14 @@ class Partition(Retriable):
         self.retrier = retrier
         # Made once: the enqueue path asks for it with each call.
         self._without_retry: Self | None = None
-        keep = settings.keep
         self._limit = settings.lane_limit
         self._ordered = int(settings.order is not None)
         self._halt = int(settings.on_failed == "halt")
-        self._keep_completed = (_count(keep.completed), _ms(keep.completed_for))
-        self.failed_retention = (_count(keep.failed), _ms(keep.failed_for))
+
+    @property
+    def failed_retention(self) -> RetentionArguments:
+        """How many failed jobs stay, and for how long."""
+        return self.retention.failed(self.settings.keep)
 
     @property
     def without_retry(self) -> Self:
@@ -161,12 +172,8 @@ class Partition(Retriable):
     @idempotent
     async def priority_levels(self) -> list[str]:
         """The priority levels that may have jobs, the most urgent first."""
-        used = {
-            RETURNED_LEVEL,
-            DEFAULT_LEVEL,
-            *(level.decode() for level in await self.server.call("SMEMBERS", self.base + "bands")),
-        }
-        return sorted(used)
+        used = await self.server.call("SMEMBERS", self.base + "bands")
+        return sorted({RETURNED_LEVEL, DEFAULT_LEVEL, *(level.decode() for level in used)})
 
     @idempotent
     async def settle(self, outcomes: PartitionOutcomes) -> list[bytes]:
@@ -176,8 +183,8 @@ class Partition(Retriable):
 
     def settle_arguments(self, outcomes: PartitionOutcomes) -> list[str | bytes | int]:
         """The arguments of lua/settle.lua."""
-        keep = (*self._keep_completed, *self.failed_retention)
-        return [self._limit, self._ordered, self._halt, *keep, *outcomes.arguments()]
+        completed, failed = self.retention.completed(self.settings.keep), self.failed_retention
+        return [self._limit, self._ordered, self._halt, *completed, *failed, *outcomes.arguments()]
 
     @idempotent
     async def promote(
@@ -192,7 +199,7 @@ class Partition(Retriable):
             self.base,
             self._limit,
             limit,
-            self._keep_completed[1],
+            self.retention.completed(self.settings.keep)[1],
             *self.failed_retention,
             EXPIRED_ENDING,
             completed,
@@ -203,6 +210,7 @@ class Partition(Retriable):
     @idempotent
     async def release(self, worker: str, positions: Sequence[bytes]) -> int:
         """Return deliveries that this worker has and will not finish; returns the number of jobs."""
+        await self.retention.refresh()
         jobs: int = await self.server.script(
             "release", self.base, self._limit, *self.failed_retention, worker, *positions
         )
@@ -217,10 +225,12 @@ class Partition(Retriable):
         If nobody knows what was running, it is None, and deliveries of the last `silent` seconds are not
         suspected.
         """
+        await self.retention.refresh()
         blind_ms = int(silent * 1000) if started is None else -1
         taken, dead, more = await self.server.script(
             "reclaim", self.base, self._limit, self._halt, *self.failed_retention,
-            worker, 100, MAX_CRASHES, blind_ms, ending, *(started or ()),
+            worker, 100, self.settings.max_crashes, blind_ms, kind_of_ending(ending), ending,
+            *(started or ()),
         )  # fmt: skip
         return Reclaimed(taken, dead, bool(more) or taken > 0)
 
@@ -233,6 +243,7 @@ class Partition(Retriable):
 
         Each is "cancelled", "cancelling" (a worker has it), "completed", "failed" or "unknown".
         """
+        await self.retention.refresh()
         answer: bytes = await self.server.script(
             "cancel", self.base, self._limit, *self.failed_retention, ending, *ids
         )
@@ -365,17 +376,14 @@ class Partition(Retriable):
     @idempotent
     async def logs(self, id: str, last: int = MAX_LOG_LINES) -> list[LogLine]:
         """The newest log lines of a job, in order."""
-        return [
-            read_log_line(line)
-            for line in await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
-        ]
+        lines = await self.server.call("LRANGE", f"{self.base}log:{id}", -last, -1)
+        return [read_log_line(line) for line in lines]
 
     @idempotent
     async def lease(self, worker: str, living: Sequence[str]) -> int:
         """Lease the partition to this worker if no live worker has it; returns the epoch, or 0."""
-        epoch: int = await self.server.script(
-            "lease", self.base, worker, *(name for name in living if name != worker)
-        )
+        others = (name for name in living if name != worker)
+        epoch: int = await self.server.script("lease", self.base, worker, *others)
         return epoch
 
     @idempotent
@@ -387,13 +395,5 @@ class Partition(Retriable):
         await self.server.script("consumer_groups", self.base, *levels)
 
 
-def _count(value: int | None) -> int:
-    return -1 if value is None else value
-
-
 def _seconds(ms: int) -> float | None:
     return None if ms < 0 else ms / 1000
-
-
-def _ms(seconds: float | None) -> int:
-    return -1 if seconds is None else int(seconds * 1000)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from qbull.core.log_level import LogLevel, unmarked
 from qbull.core.progress import Progress
 from qbull.core.record import to_datetime
 
@@ -44,13 +45,15 @@ class LogLine:
         at: the time of the line, by the server's clock.
         attempt: the attempt that logged it, from 1.
         text: the line.
+        level: debug, info, warning or error.
     """
 
     at: datetime
     attempt: int
     text: str
+    level: LogLevel = "info"
 
 
 def read_log_line(stored: bytes) -> LogLine:
     at, attempt, text = stored.split(b" ", 2)
-    return LogLine(to_datetime(int(at)), int(attempt), text.decode("utf-8", "replace"))
+    return LogLine(to_datetime(int(at)), int(attempt), *unmarked(text.decode("utf-8", "replace")))

@@ -14,6 +14,7 @@ import secrets
 import msgspec
 
 from qbull.core.access import TokenRole
+from qbull.store.read.inspect import server_time
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
 
@@ -26,6 +27,10 @@ together, and each of them has MAX_LOGIN_ATTEMPTS_OF_MANY.
 MAX_LOGIN_ATTEMPTS_OF_MANY = 3
 LOGIN_WINDOW_SECONDS = 300
 TOTAL_LOGIN_WINDOW_SECONDS = 60
+LOGIN_LINK_SECONDS = 600.0
+"""How long the link of `qbull dev` lets somebody in, once."""
+_LOGIN_LINK = "one-time login"
+"""Stands for the secret of a session: its name is the code of a login link, and no cookie."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -41,6 +46,8 @@ class Session(msgspec.Struct, frozen=True):
     """The provider at which somebody logged in by single sign-on; it ends with those settings."""
     proof: str = ""
     """Proof of the secret that it was opened with."""
+    id_token: str = ""
+    """The ID token of the log-in. It names the session that ends at the provider, and lets nobody in."""
 
     def fits(self, text: str, secret: str) -> bool:
         """Whether the session of this name was opened with this secret."""
@@ -69,6 +76,24 @@ async def find(store: Store, text: str, idle: float) -> Session | None:
     """Find a session that has not ended, and restart its idle time."""
     packed = await store.server.script("session_seen", store.names.app, _digest(text), int(idle * 1000))
     return None if packed is None else msgspec.json.decode(packed, type=Session)
+
+
+async def offer_login(store: Store) -> str:
+    """Let somebody log in as admin once, within LOGIN_LINK_SECONDS; returns the code, 256 random bits."""
+    now_ms = int(await server_time(store) * 1000)
+    link = Session("admin", "admin", now_ms, now_ms + int(LOGIN_LINK_SECONDS * 1000))
+    return await create(store, link, idle=LOGIN_LINK_SECONDS, secret=_LOGIN_LINK)
+
+
+async def use_login(store: Store, code: str) -> bool:
+    """Use up a code; returns whether it was valid. Of two calls at once, one gets True."""
+    link = await find(store, code, LOGIN_LINK_SECONDS)
+    if link is None or not link.fits(code, _LOGIN_LINK):
+        return False
+    name = _digest(code)
+    removed: int = await store.server.call("UNLINK", store.names.session(name))
+    await store.server.call("ZREM", store.names.sessions, name)
+    return removed == 1
 
 
 @idempotent

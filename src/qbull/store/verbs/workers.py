@@ -26,6 +26,8 @@ class ServedQueue(msgspec.Struct, frozen=True):
     most: int | None = None
     instance: int | None = None
     instances: int | None = None
+    take_over: float | None = None
+    """Seconds after which it reads the partitions of a static instance that is gone; None for never."""
     since: dict[int, int] = {}
     """The server's time in milliseconds at which it started to read each of its partitions."""
     settings: str = ""
@@ -35,6 +37,8 @@ class ServedQueue(msgspec.Struct, frozen=True):
     tasks: list[str] = []
     signatures: list[str] = []
     """The digests of the signatures of these tasks, in the same order."""
+    demands: dict[str, str] = {}
+    """The labels and resources that tasks of its code ask for. It runs a task only if `tasks` has it."""
 
     @property
     def code(self) -> TaskSignatures:
@@ -55,6 +59,15 @@ class RegisteredWorker(msgspec.Struct, frozen=True):
     """The server's time at which its event loop last ran, while it is blocked."""
     blocked_by: list[str] = []
     """The task that blocks its event loop, or all tasks that run there if nobody knows which it is."""
+    version: str = ""
+    """The version of qbull that it runs; empty if an older release runs it."""
+    started_ms: int = 0
+    """When its process started, by its own clock; 0 if an older release runs it."""
+    limits: dict[str, str] = {}
+    """The shared limits in its code, with their values as text (core/limits.py)."""
+    labels: dict[str, str] = {}
+    resources: dict[str, int] = {}
+    """How many tokens of each resource its host has."""
 
 
 def pack_worker(member: RegisteredWorker) -> bytes:

@@ -50,7 +50,7 @@ class Heartbeat:
         self._workers = workers
         self._min_idle = min_idle
         self._outage = outage
-        self._first_sent_at = 0.0
+        self._first_sent_at = self._answered_at = 0.0
         self._swept = -RECLAIM_SWEEP_SECONDS
         self._soon = asyncio.Event()
         self._due = asyncio.Event()
@@ -77,8 +77,13 @@ class Heartbeat:
                 silent = await self._store.heartbeat(self._min_idle, self._workers())
         except TimeoutError:
             raise ServerAway(f"{self._store.server.address.shown}: cannot be reached: no answer") from None
-        self._first_sent_at = self._first_sent_at or time.monotonic()
+        self._answered_at = time.monotonic()
+        self._first_sent_at = self._first_sent_at or self._answered_at
         return silent
+
+    def is_answered(self) -> bool:
+        """Whether the server has answered a heartbeat lately."""
+        return bool(self._first_sent_at) and time.monotonic() - self._answered_at < self._min_idle
 
     async def reclaim_dead_workers(self) -> None:
         """Reclaim the deliveries of silent workers, and sweep now and then."""

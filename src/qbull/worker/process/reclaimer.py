@@ -10,17 +10,15 @@ from collections.abc import Sequence
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
-from qbull.core.record import MAX_CRASHES, Ending, append_ending
+from qbull.core.record import Ending, append_ending
 from qbull.errors import NotFound, ServerAway, ServerError
 from qbull.store.store import Store
-from qbull.store.verbs import limits
+from qbull.store.verbs import limits, shared_limits
 from qbull.store.verbs.confirmed_order import settle_confirmed
 from qbull.store.verbs.outcomes import JobPosition, PartitionOutcomes
 from qbull.worker.process.channel import TimedOutJob
 
 log = logging.getLogger("qbull.worker")
-
-CRASHED_ERROR = f"its worker died {MAX_CRASHES} times while it ran"
 
 
 class Reclaimer:
@@ -51,6 +49,8 @@ class Reclaimer:
                 failure = error
         if failure is not None:
             raise failure
+        for limit in await shared_limits.names(self._store):
+            await shared_limits.free_slots(self._store, limit, [worker])
         return reclaimed
 
     async def reclaim_silent(self, worker: str) -> None:
@@ -97,6 +97,11 @@ class Reclaimer:
             own: The workers of this process.
         """
         known = own | await self._store.remembered_workers()
+        for limit in await shared_limits.names(self._store):
+            holders = await shared_limits.slot_holders(self._store, limit)
+            await shared_limits.free_slots(
+                self._store, limit, [each for each in holders if each not in known]
+            )
         for settings in self._queues:
             holders = await limits.slot_holders(self._store, settings.name)
             gone = [holder for holder in holders if holder not in known]
@@ -143,7 +148,7 @@ class Reclaimer:
             while more:
                 try:
                     answer = await partition.reclaim(
-                        worker, _crash_ending(worker), started, self._min_idle / 2
+                        worker, _crash_ending(worker, settings), started, self._min_idle / 2
                     )
                 except ServerError as error:
                     failure = error
@@ -155,7 +160,7 @@ class Reclaimer:
                         'queue "%s": %d jobs failed permanently: %s',
                         settings.name,
                         answer.dead,
-                        CRASHED_ERROR,
+                        _crash_error(settings),
                     )
         if failure is not None:
             raise failure
@@ -163,5 +168,11 @@ class Reclaimer:
         return reclaimed
 
 
-def _crash_ending(worker: str) -> bytes:
-    return append_ending(Ending(attempt=1, duration_ms=0.0, worker=worker, error=CRASHED_ERROR))
+def _crash_error(settings: QueueSettings) -> str:
+    often = "once" if settings.max_crashes == 1 else f"{settings.max_crashes} times"
+    return f"its worker died {often} while it ran"
+
+
+def _crash_ending(worker: str, settings: QueueSettings) -> bytes:
+    """The attempt that crashed is in the record: the crash has not used it up."""
+    return append_ending(Ending(attempt=0, duration_ms=0.0, worker=worker, error=_crash_error(settings)))

@@ -40,6 +40,7 @@ from qbull.worker.process.crash_board import board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat
 from qbull.worker.process.quarantine import QuarantineKeeper
 from qbull.worker.process.restart_pause import RESTART_BACKOFF, START_FAILED_EXIT_CODE, RestartPause
+from qbull.worker.process.service_status import ServiceState
 from qbull.worker.process.starter import ProcessStarter
 from qbull.worker.process.wait_for_server import wait_for_server
 
@@ -119,6 +120,15 @@ class Supervisor:
         slots = sum(board_slots_for(queue.concurrency) for queue in queues)
         self._starter = ProcessStarter(command, slots, self._stop)
         self._at_once = False
+        self.state_changed = asyncio.Event()
+
+    def state(self) -> ServiceState:
+        """The state for systemd and health checks."""
+        if self._stop.is_set():
+            return "stopping"
+        if not self._heartbeat.is_answered():
+            return "waiting"
+        return "ready" if any(child.ready.is_set() for child in self._children.values()) else "starting"
 
     async def reach(self) -> bool:
         """Wait for the server before anything starts. Returns False if a signal came first.
@@ -272,6 +282,7 @@ class Supervisor:
         match message:
             case WorkerReady():
                 child.ready.set()
+                self.state_changed.set()
                 if child.number is None:
                     self._quarantine.ready(child)
             case SuspectFound():
@@ -359,6 +370,7 @@ class Supervisor:
                 "stopping: running jobs have %.3g s to end; a second signal kills them at once", self._grace
             )
             self._stopped = time.monotonic()
+            self.state_changed.set()
             self._stop.set()
             self._starter.stop()
 

@@ -3,7 +3,7 @@
 -- again. If no job of the partition has extras, no mark is read.
 -- NEEDS base
 -- NAMES cancelling
--- USES  record_layout record index lane finish
+-- USES  record_layout record index lane flow finish
 local has_extras = redis.call('EXISTS', base .. 'extras') == 1
 local marked = has_extras and redis.call('EXISTS', cancelling) == 1
 
@@ -21,9 +21,15 @@ local function mark_of(id)
   return text and string.sub(text, string.find(text, ' ', 1, true) + 1)
 end
 
+-- The jobs that a durable job has called, and that have not ended, are cancelled with it (lib/flow.lua).
 local function finish_cancelled(id, record, ending)
   record = with_flag(holding(record, false), RETURNS_TO_LANE_FLAG, false)
   finish('cancelled', {id, record .. ending}, 1, 2)
+  local job = base .. 'job:' .. id
+  for _, field in ipairs(has_extras and redis.call('HKEYS', job) or {}) do
+    local told = string.sub(field, 1, 5) == 'call:' and redis.call('HGET', job, field) or ''
+    if string.sub(told, 1, 1) == 'w' then send_onward('k' .. string.sub(field, 6), string.sub(told, 2)) end
+  end
 end
 
 -- The ids of a returned delivery without the marked jobs, which are cancelled here. If none are left, also

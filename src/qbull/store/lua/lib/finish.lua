@@ -28,7 +28,7 @@ local waiters
 -- another.
 local function count_ended(stream, list, from, upto)
   count_up(stream, (upto - from + 1) / 2)
-  if waiters == nil then waiters = redis.call('EXISTS', base .. 'waiters') == 1 and {} end
+  if waiters == nil then waiters = has_waiters() and {} end
   if waiters then
     for i = from, upto, 2 do waiters[#waiters + 1] = list[i] end
   end
@@ -50,6 +50,8 @@ local function finish(stream, list, from, upto)
           report(LETTER[stream], list[i], list[i + 1])
         end
         tell_flow(LETTER[stream], list[i], list[i + 1])
+      elseif has_followers() then
+        tell_followers(LETTER[stream], list[i], list[i + 1])
       end
     end
   end
@@ -62,73 +64,76 @@ local function write_finished()
   for stream, n in pairs(finished_counts) do redis.call('HINCRBY', kept, stream, n) end
 end
 
--- A dead letter that halts its lane is added again as the newest one. If it were dropped, the lane would
--- never go on.
-local function drop_finished(stream, entries)
-  local ids, records, places, n = {}, {}, {}, 0
-  for _, found in ipairs(entries) do
-    local place, fields = LETTER[stream] .. found[1], found[2]
-    for i = 1, #fields, 2 do
-      n = n + 1
-      ids[n], records[n], places[n] = fields[i], fields[i + 1], place
+local trim
+do -- a script may have 200 local names
+  -- A dead letter that halts its lane is added again as the newest one. If it were dropped, the lane would
+  -- never go on.
+  local function drop_finished(stream, entries)
+    local ids, records, places, n = {}, {}, {}, 0
+    for _, found in ipairs(entries) do
+      local place, fields = LETTER[stream] .. found[1], found[2]
+      for i = 1, #fields, 2 do
+        n = n + 1
+        ids[n], records[n], places[n] = fields[i], fields[i + 1], place
+      end
     end
-  end
-  local gone, m, halting = {}, 0, {}
-  for from = 1, n, 1000 do
-    local upto = math.min(from + 999, n)
-    local now = redis.call('HMGET', index, unpack(ids, from, upto))
-    for i = from, upto do
-      if now[i - from + 1] == places[i] then
-        if stream == 'failed' and holds_lane(records[i]) then
-          halting[#halting + 1] = i
-        else
-          m = m + 1
-          gone[m] = ids[i]
+    local gone, m, halting = {}, 0, {}
+    for from = 1, n, 1000 do
+      local upto = math.min(from + 999, n)
+      local now = redis.call('HMGET', index, unpack(ids, from, upto))
+      for i = from, upto do
+        if now[i - from + 1] == places[i] then
+          if stream == 'failed' and holds_lane(records[i]) then
+            halting[#halting + 1] = i
+          else
+            m = m + 1
+            gone[m] = ids[i]
+          end
         end
       end
     end
-  end
-  redis.call('XTRIM', base .. stream, 'MAXLEN', redis.call('XLEN', base .. stream) - #entries)
-  for _, i in ipairs(halting) do
-    redis.call('HSET', index, ids[i], 'f' .. redis.call('XADD', base .. stream, '*', ids[i], records[i]))
-  end
-  if m == 0 then return end
-  in_chunks('HDEL', index, gone)
-  redis.call('HINCRBY', kept, stream, -m)
-  if redis.call('EXISTS', base .. 'extras') == 1 then
-    for _, id in ipairs(gone) do forget_extras(id) end
-  end
-end
-
--- The oldest entries up to a time that hold at most `most` jobs together. The size of the earlier entries
--- serves as an estimate for the next one.
-local function oldest(stream, upto, most)
-  local entries, jobs, after, more = {}, 0, '-', true
-  while more do
-    local each = jobs > 0 and jobs / #entries or BUNDLE
-    local count = math.ceil((most - jobs) / each) + 1
-    local found = redis.call('XRANGE', base .. stream, after, upto, 'COUNT', count)
-    for _, entry in ipairs(found) do
-      jobs = jobs + #entry[2] / 2
-      if jobs > most then return entries end
-      entries[#entries + 1] = entry
-      after = '(' .. entry[1]
+    redis.call('XTRIM', base .. stream, 'MAXLEN', redis.call('XLEN', base .. stream) - #entries)
+    for _, i in ipairs(halting) do
+      redis.call('HSET', index, ids[i], 'f' .. redis.call('XADD', base .. stream, '*', ids[i], records[i]))
     end
-    more = #found == count
+    if m == 0 then return end
+    in_chunks('HDEL', index, gone)
+    redis.call('HINCRBY', kept, stream, -m)
+    if redis.call('EXISTS', base .. 'extras') == 1 then
+      for _, id in ipairs(gone) do forget_extras(id) end
+    end
   end
-  return entries
-end
 
--- Drop the oldest jobs beyond `most`, and those older than `age_ms` (-1: no such limit). One call drops at
--- most `bound` jobs.
-local function trim(stream, most, age_ms, bound)
-  local over = 0
-  if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end
-  local entries = over > 0 and oldest(stream, '+', over) or {}
-  if age_ms >= 0 and #entries == 0 then
-    entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound)
+  -- The oldest entries up to a time that hold at most `most` jobs together. The size of the earlier entries
+  -- serves as an estimate for the next one.
+  local function oldest(stream, upto, most)
+    local entries, jobs, after, more = {}, 0, '-', true
+    while more do
+      local each = jobs > 0 and jobs / #entries or BUNDLE
+      local count = math.ceil((most - jobs) / each) + 1
+      local found = redis.call('XRANGE', base .. stream, after, upto, 'COUNT', count)
+      for _, entry in ipairs(found) do
+        jobs = jobs + #entry[2] / 2
+        if jobs > most then return entries end
+        entries[#entries + 1] = entry
+        after = '(' .. entry[1]
+      end
+      more = #found == count
+    end
+    return entries
   end
-  if #entries > 0 then drop_finished(stream, entries) end
+
+  -- Drop the oldest jobs beyond `most`, and those older than `age_ms` (-1: no such limit). One call drops at
+  -- most `bound` jobs.
+  function trim(stream, most, age_ms, bound)
+    local over = 0
+    if most >= 0 then over = math.min(tonumber(redis.call('HGET', kept, stream) or 0) - most, bound) end
+    local entries = over > 0 and oldest(stream, '+', over) or {}
+    if age_ms >= 0 and #entries == 0 then
+      entries = oldest(stream, string.format('%.0f', now_ms - age_ms), bound)
+    end
+    if #entries > 0 then drop_finished(stream, entries) end
+  end
 end
 
 local function trim_finished()

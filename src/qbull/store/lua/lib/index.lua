@@ -6,6 +6,8 @@
 -- The partition's own mark is in the index too, under a name that no id can have, so that every lookup of ids
 -- reads it at no cost. A queue whose partition count never changed has no mark:
 --   closed <generation> <partitions>   the partition accepts no more jobs; its keys belong to that generation
+--   closed moved <copy> <address>   another server has its jobs
+--   closed leaving <mark>, closed arriving   its jobs are copied to another server, or from another one
 --   known    `ahead` has all lanes whose earlier jobs are in older partitions
 --   clear    no older partition has a lane of this one
 --   no mark, in a later generation: any lane may have earlier jobs in older partitions

@@ -10,12 +10,28 @@
 -- ones.
 -- NEEDS base limit
 -- NAMES delayed lanes
--- USES  clock stamp record_layout record index tell ready train
+-- USES  clock stamp record_layout record index tell ready train lane_lists
 -- COMMIT write_lanes
 local counts = {}
 local joining, returning = {}, {}
 
-local function lane_list(lane) return base .. 'lane:' .. lane end
+-- Note that a lane has a list of this level, or none any more.
+lane_lists.set_level = function(lane, level, is_there)
+  local before, levels = lane_lists.levels(lane), {}
+  for other in string.gmatch(before, '.') do
+    if other ~= level then levels[#levels + 1] = other end
+  end
+  if is_there then levels[#levels + 1] = level end
+  table.sort(levels)
+  local after = table.concat(levels)
+  if after == before then return end
+  lane_lists.ranks[''], lane_lists.ranks[lane] = true, after
+  if after == '' then
+    redis.call('HDEL', base .. 'ranked', lane)
+  else
+    redis.call('HSET', base .. 'ranked', lane, after)
+  end
+end
 
 local function load_lanes(list)
   for from = 1, #list, 2000 do
@@ -31,11 +47,11 @@ local function lane_count(lane)
 end
 
 local function write_joining()
-  for lane, ids in pairs(joining) do in_chunks('RPUSH', lane_list(lane), ids) end
-  for lane, ids in pairs(returning) do
+  for list, ids in pairs(joining) do in_chunks('RPUSH', list, ids) end
+  for list, ids in pairs(returning) do
     local reversed = {}
     for i = #ids, 1, -1 do reversed[#reversed + 1] = ids[i] end
-    in_chunks('LPUSH', lane_list(lane), reversed)
+    in_chunks('LPUSH', list, reversed)
   end
   joining, returning = {}, {}
 end
@@ -102,13 +118,15 @@ local function enter_lane(lane)
   return count <= most and not (may_be_held and is_held(lane, count - 1))
 end
 
--- The job waits in the list of its lane: at the end, or before all others if it returns.
+-- The job waits in its list of the lane: at the end, or before all others if it returns.
 local function wait_in_lane(lane, id, record, returns)
   local lists = returns and returning or joining
-  local ids = lists[lane]
+  local list = lane_lists.of_job(lane, record)
+  local ids = lists[list]
   if not ids then
     ids = {}
-    lists[lane] = ids
+    lists[list] = ids
+    if list ~= lane_lists.name(lane) then lane_lists.set_level(lane, level_of(record), true) end
   end
   ids[#ids + 1] = id
   put(id, 'l' .. stamped(record))

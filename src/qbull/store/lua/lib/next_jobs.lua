@@ -1,19 +1,39 @@
 -- next_jobs: jobs leave the heads of lanes that have room for them.
 -- NEEDS base limit
--- USES  record_layout record index ready train lane
+-- USES  record_layout record index ready train lane_lists lane
 -- COMMIT send_next_jobs
 local TRAIN = 128
 local TRAIN_BYTES = 262144
 local freed = {}
 
--- Put these jobs back to the head of their lane's list, in order. Their records stay in the index.
+-- Put these jobs, which have one level, back to the head of their list, in order. Their records stay in the
+-- index.
 local function back_to_lane(lane, ids, from)
   local reversed, n = {}, 0
   for i = #ids, from or 1, -1 do
     n = n + 1
     reversed[n] = ids[i]
   end
-  if n > 0 then redis.call('LPUSH', lane_list(lane), unpack(reversed)) end
+  if n == 0 then return end
+  local record = records_of({reversed[1]})[1]
+  local list = lane_lists.of_job(lane, record)
+  redis.call('LPUSH', list, unpack(reversed))
+  if list ~= lane_lists.name(lane) then lane_lists.set_level(lane, level_of(record), true) end
+end
+
+-- The next jobs of a lane leave their lists, the most urgent ones first. `of_one_level`: only those of the
+-- first list that has any.
+lane_lists.leave = function(lane, most, of_one_level)
+  if lane_lists.levels(lane) == '' then return redis.call('LPOP', lane_lists.name(lane), most) or {} end
+  local ids = {}
+  for _, list in ipairs(lane_lists.all(lane)) do
+    for _, id in ipairs(redis.call('LPOP', list, most - #ids) or {}) do ids[#ids + 1] = id end
+    if list ~= lane_lists.name(lane) and redis.call('EXISTS', list) == 0 then
+      lane_lists.set_level(lane, string.sub(list, -1), false)
+    end
+    if #ids == most or (of_one_level and #ids > 0) then break end
+  end
+  return ids
 end
 
 -- From the head of a sequential lane several jobs leave as a train. The size of the first job limits its
@@ -46,12 +66,12 @@ local function send_next_jobs()
       local limit = #lane == SINGLE_LANE_BYTES and 1 or limit
       local most = TRAIN
       if #lane == SINGLE_LANE_BYTES then
-        most = 1 - (count - redis.call('LLEN', lane_list(lane)))
+        most = 1 - (count - lane_lists.length(lane))
       elseif limit ~= 1 then
-        most = limit > 0 and limit - (count - redis.call('LLEN', lane_list(lane))) or TRAIN
+        most = limit > 0 and limit - (count - lane_lists.length(lane)) or TRAIN
       end
-      local ids = most > 0 and redis.call('LPOP', lane_list(lane), most) or {}
-      if #ids > 0 and limit == 1 and count > #ids and count > #ids + redis.call('LLEN', lane_list(lane)) then
+      local ids = most > 0 and lane_lists.leave(lane, most, limit == 1) or {}
+      if #ids > 0 and limit == 1 and count > #ids and count > #ids + lane_lists.length(lane) then
         back_to_lane(lane, ids) -- the limit was higher before: others of this lane are still outside
       elseif limit == 1 and #ids > 0 then
         n = n + 1

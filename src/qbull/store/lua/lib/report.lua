@@ -2,9 +2,10 @@
 -- or of all its states.
 -- `reports` has two kinds of entries. For up to 50 jobs: <letter><id> and, if all states are asked for, the
 -- current record:
---   w waiting, d delayed, f failed, x cancelled, - removed, a active (added by the worker)
--- For completed jobs, which are the majority: C<number>, then their ids, one per line, followed by their
--- endings as they are stored; or E<number> and only the ids, if only the end is asked for.
+--   w waiting, d delayed, f failed, x cancelled, - removed, a active (added by the worker), c completed after
+--   a crash of its worker
+-- For other completed jobs, which are the majority: C<number>, then their ids, one per line, followed by
+-- their endings as they are stored; or E<number> and only the ids, if only the end is asked for.
 -- If nobody reads the reports, they are kept up to a limit.
 -- NEEDS base
 -- USES  record_layout record msgpack
@@ -34,7 +35,7 @@ end
 -- The record for a report. A large one goes without its payload.
 local function in_short(letter, record)
   if #record <= LARGE then return record end
-  if not string.find('fx', letter, 1, true) then
+  if not string.find('cfx', letter, 1, true) then
     return without_value(record, body_at(record), PAYLOAD_VALUE)
   end
   local without_ending = string.sub(record, 1, -ENDING_LENGTH_BYTES - 1 - ending_size(record))
@@ -54,7 +55,9 @@ end
 -- Report a completed job whose record has one of the report flags.
 local function report_done(id, finished)
   local flags = string.byte(finished, FLAGS_AT) % (2 * REPORT_ALL_FLAG)
-  if flags >= REPORT_ALL_FLAG then
+  if flags >= REPORT_ALL_FLAG and crashes_of(finished) > 0 then
+    report('c', id, finished)
+  elseif flags >= REPORT_ALL_FLAG then
     local n = #done_ids + 1
     done_ids[n], done_endings[n] = id, ending_of(finished)
   end

@@ -2,7 +2,7 @@
 -- empty entry of finished jobs is deleted) follow once, at the end of the script.
 -- NEEDS base
 -- NAMES index delayed kept
--- USES  stamp record index ready train lane next_jobs dropped_entries state parking
+-- USES  stamp record index ready train lane_lists lane next_jobs dropped_entries state parking
 -- COMMIT write_taken
 local touched, fewer = {}, {}
 
@@ -53,7 +53,11 @@ local function take_waiting(id, place)
   else
     local lane = lane_of(record)
     write_joining()
-    if redis.call('LREM', lane_list(lane), 1, id) == 1 then
+    local list = lane_lists.of_job(lane, record)
+    if redis.call('LREM', list, 1, id) == 1 then
+      if list ~= lane_lists.name(lane) and redis.call('EXISTS', list) == 0 then
+        lane_lists.set_level(lane, level_of(record), false)
+      end
       leave_its_lane(record)
     else
       local train, ids = train_of(id, lane)

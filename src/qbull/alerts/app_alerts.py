@@ -1,0 +1,18 @@
+"""The alerts of an app: the service that detects problems and sends them, if there is a recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qbull.app import App
+
+
+def alert_services(app: App) -> list[Callable[[], Awaitable[None]]]:
+    """The alert service of an app, if its alerts have a destination."""
+    if not app.alerts.destinations:
+        return []
+    from qbull.alerts.alerting import AlertService
+
+    return [AlertService(app._make_store, app.prefix, app.alerts).run]

@@ -1,0 +1,160 @@
+"""From Celery: the guide's table of the most used features names a test for each, and some of these tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from blocks import close_apps  # noqa: F401 - a fixture
+
+import qbull
+from qbull.compat.celery import AsyncResult, Celery
+from qbull.compat.celery.names import name_support
+from qbull.store.store import Store
+from syntax_tree import parse_source
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guides" / "from_celery.md"
+OTHER_FILES = (ROOT / "tests/guide/test_from_celery.py", ROOT / "tests/drain/test_drain_django.py")
+SOON_SECONDS = 30
+
+
+class Feature(NamedTuple):
+    """A row of the table."""
+
+    number: int
+    celery: str
+    here: str
+    test: str
+
+
+def features() -> list[Feature]:
+    section = GUIDE.read_text().partition("## The forty most used features\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \| `(\w+)` \|$", section, re.MULTILINE)
+    return [Feature(int(number), celery, here, test) for number, celery, here, test in rows]
+
+
+def celery_tests() -> dict[str, ast.AST]:
+    found: dict[str, ast.AST] = {}
+    for path in [*(ROOT / "tests/everyday").glob("test_celery_*.py"), *OTHER_FILES]:
+        for node in parse_source(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[node.name] = node
+    return found
+
+
+@pytest.fixture
+def app(server_url: str, store: Store, closing: list[qbull.App]) -> Celery:
+    closing.append(app := Celery("shop", broker=server_url, prefix="test"))
+    return app
+
+
+def run_all(app: qbull.App) -> None:
+    async def drain() -> None:
+        async with app.worker() as worker:
+            await worker.drain()
+
+    app.run_sync(drain())
+
+
+def test_each_of_the_forty_features_works_or_has_its_difference_or_replacement_and_a_test() -> None:
+    rows = features()
+    tests = celery_tests()
+
+    assert [row.number for row in rows] == list(range(1, 41))
+    assert [row for row in rows if not re.match(r"(works|differs|refused)\b", row.here)] == []
+    unexplained = [row for row in rows if re.fullmatch(r"(differs|refused)\W*", row.here)]
+    assert unexplained == []
+    assert [row.test for row in rows if row.test not in tests] == []
+    skipped = [row.test for row in rows if "skip" in ast.dump(ast.Module([tests[row.test]], []))]  # type: ignore[list-item]
+    assert skipped == []
+
+
+def test_a_call_that_expires_is_not_run(app: Celery) -> None:
+    ran: list[str] = []
+
+    @app.task
+    def note(what: str) -> None:
+        ran.append(what)
+
+    past = datetime.now(UTC) + timedelta(milliseconds=1)
+    late = note.apply_async(("late",), expires=past)
+    note.apply_async(("in time",), expires=3600)
+    while datetime.now(UTC) <= past:
+        pass
+    run_all(app)
+
+    assert ran == ["in time"]
+    assert late.state == "REVOKED"
+
+
+@pytest.mark.parametrize(
+    "name", ["eta", "expires", "root_id", "parent_id", "properties", "timelimit", "group"]
+)
+def test_parts_of_the_request_that_are_not_there_name_the_replacement(app: Celery, name: str) -> None:
+    @app.task(bind=True)
+    def look(self: Any) -> None: ...
+
+    with pytest.raises(AttributeError, match=rf"CeleryRequest.{name}: ."):
+        getattr(look.request, name)
+
+
+def test_a_result_tells_about_its_job(app: Celery) -> None:
+    @app.task(name="shop.add", bind=True, default_retry_delay=0)
+    def add(self: Any, x: int) -> int:
+        if not self.request.retries:
+            raise self.retry()
+        return x + 1
+
+    made = add.delay(1)
+    waiting = AsyncResult(made.id, app)
+    assert (waiting.state, waiting.ready(), waiting.result, waiting.date_done) == (
+        "PENDING",
+        False,
+        None,
+        None,
+    )
+    run_all(app)
+
+    result = AsyncResult(made.id, app)
+    assert (result.state, result.ready(), result.result, result.info) == ("SUCCESS", True, 2, 2)
+    assert (result.name, result.queue, result.retries, result.traceback) == ("shop.add", "celery", 1, None)
+    assert result.date_done is not None
+    assert result.date_done.tzinfo is not None
+    unknown = AsyncResult("nobody", app)
+    assert (unknown.name, unknown.date_done, unknown.state) == (None, None, "PENDING")
+
+
+def test_packages_around_celery_name_the_replacement() -> None:
+    beat = name_support("django_celery_beat.models.PeriodicTask")
+
+    assert (beat.level, "app.schedules.upsert" in beat.note) == ("refused", True)
+    assert name_support("django_celery_results.models.TaskResult").level == "refused"
+
+
+def test_a_time_limit_frees_the_slot_of_a_task_that_hangs(app: Celery) -> None:
+    app.queue("celery", concurrency=1)
+    end = threading.Event()
+
+    @app.task(time_limit=1)
+    def hang() -> None:
+        end.wait(SOON_SECONDS * 2)
+
+    @app.task
+    def quick() -> str:
+        return "ran"
+
+    worker = app.worker()
+    app.run_sync(worker.start())
+    hung, behind = hang.delay(), quick.delay()
+
+    assert behind.get(timeout=SOON_SECONDS) == "ran"
+    with pytest.raises(qbull.JobFailed, match="it ran longer than its timeout of 1 s"):
+        hung.get(timeout=SOON_SECONDS)
+    end.set()
+    app.run_sync(worker.stop())

@@ -1,0 +1,120 @@
+"""The files for hosting services: workflows, templates, updates. They are checked as far as that works without the service."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SCHEMAS = {
+    "vendor.github-workflows": [str(path.relative_to(ROOT)) for path in WORKFLOWS],
+    "vendor.dependabot": [".github/dependabot.yml"],
+    "vendor.github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
+    "vendor.github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+}
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def _make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_each_file_fits_the_schema_of_its_service(schema: str) -> None:
+    command = [str(BIN / "check-jsonschema"), "--builtin-schema", schema, *SCHEMAS[schema]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_workflow_does_not_fit(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("on: push\njobs:\n  a:\n    runs_on: ubuntu-24.04\n    steps: []\n")
+    command = [str(BIN / "check-jsonschema"), "--builtin-schema", "vendor.github-workflows", str(wrong)]
+
+    assert subprocess.run(command, capture_output=True, timeout=100).returncode == 1
+
+
+def test_the_workflows_have_no_known_weakness() -> None:
+    """zizmor: unpinned actions, too many permissions, injected expressions, caches in a release."""
+    done = subprocess.run(
+        [str(BIN / "zizmor"), "--offline", "--no-progress", ".github"],
+        cwd=ROOT, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_workflows_run_targets_of_the_makefile() -> None:
+    runs = [
+        step["run"]
+        for path in WORKFLOWS
+        for job in yaml.safe_load(path.read_text())["jobs"].values()
+        for step in job["steps"]
+        if step.get("run", "").startswith("make ")
+    ]
+    asked = {target for run in runs for target in run.split()[1:]}
+
+    assert asked == {"check", "test", "docs", "dist", "sbom"}
+    assert asked <= _make_targets()
+
+
+def test_the_matrix_tests_every_python_that_the_package_names() -> None:
+    matrix = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]["strategy"]
+    named = [
+        line.rpartition(" ")[2]
+        for line in _project()["classifiers"]
+        if re.search(r":: Python :: 3\.\d+$", line)
+    ]
+
+    assert matrix["matrix"]["python"] == named
+    assert _project()["requires-python"] == f">={named[0]}"
+    versioning = (ROOT / "docs/operate/versioning.md").read_text()
+    assert f"{named[0]} to {named[-1]}" in versioning
+
+
+def test_actions_have_one_version_each() -> None:
+    texts = [path.read_text() for path in WORKFLOWS]
+    used = {match for text in texts for match in re.findall(r"uses: (\S+)@([0-9a-f]{40}) # v", text)}
+    all_uses = [match for text in texts for match in re.findall(r"uses: (\S+)", text)]
+
+    assert len({name for name, _ in used}) == len(used)
+    assert {f"{name}@{digest}" for name, digest in used} == set(all_uses), "an action without a digest"
+
+
+def test_hooks_before_a_commit_run_programs_that_are_installed() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    entries = [hook["entry"] for repository in config["repos"] for hook in repository["hooks"]]
+    programs = [re.search(r"\.venv/bin/(\S+)", entry) for entry in entries]
+
+    assert all(program and (BIN / program[1]).exists() for program in programs)
+
+
+def test_the_container_for_development_sets_itself_up() -> None:
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+
+    command, target = container["postCreateCommand"].split()
+    assert command == "make" and target in _make_targets()
+
+
+def test_the_package_names_its_addresses() -> None:
+    urls = _project()["urls"]
+    source = urls["Source"]
+
+    assert set(urls) == {"Documentation", "Source", "Issues", "Changelog"}
+    assert urls["Issues"] == f"{source}/issues"
+    contact = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text())["contact_links"]
+    assert all(link["url"].startswith(source) for link in contact)

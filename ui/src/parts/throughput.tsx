@@ -1,0 +1,62 @@
+// Jobs per minute: enqueued and completed in one chart, failures on an axis of their own.
+import { useMemo } from "preact/hooks";
+import { count, rate } from "../format";
+import { language, t } from "../words";
+import type { Mark, Minute } from "../wire";
+import { Chart, lived, MarkList, type Period } from "./chart";
+import { periodOf, type SpanName, zoomTo } from "./span";
+
+interface ThroughputProps {
+  minutes: Minute[];
+  span: SpanName;
+  marks?: Mark[];
+  onPick?: (period: Period) => void;
+  height?: number;
+}
+
+/** The means of some minutes each: a day has too many for one chart. */
+function made(minutes: Minute[], step: number): { times: number[]; of: (what: keyof Omit<Minute, "at">) => number[]; sums: (what: keyof Omit<Minute, "at">) => number } {
+  const whole = lived(minutes.slice(0, -1)); // the last minute is not over
+  const groups: Minute[][] = [];
+  for (const one of whole) {
+    const at = Math.floor(Date.parse(one.at) / 60_000 / step);
+    const last = groups.at(-1);
+    if (last && Math.floor(Date.parse(last[0]!.at) / 60_000 / step) === at) last.push(one);
+    else groups.push([one]);
+  }
+  return {
+    times: groups.map((some) => Math.floor(Date.parse(some[0]!.at) / 60_000 / step) * step * 60),
+    of: (what) => groups.map((some) => some.reduce((all, one) => all + one[what], 0) / some.length),
+    sums: (what) => whole.reduce((all, one) => all + one[what], 0),
+  };
+}
+
+export function Throughput({ minutes, span, marks = [], onPick, height = 180 }: ThroughputProps) {
+  const step = minutes.length > 400 ? 10 : minutes.length > 100 ? 5 : 1;
+  const { flow, bad, times, sums } = useMemo(() => {
+    const told = made(minutes, step);
+    return {
+      times: told.times,
+      sums: { [t("enqueued")]: told.sums("enqueued"), [t("completed")]: told.sums("completed"), [t("failed")]: told.sums("failed"), [t("retried")]: told.sums("retried") },
+      flow: [
+        { name: t("enqueued"), colour: "--chart-quiet", values: told.of("enqueued") },
+        { name: t("completed"), colour: "--chart-good", values: told.of("completed"), fill: true },
+      ],
+      bad: [
+        { name: t("retried"), colour: "--chart-warn", values: told.of("retried") },
+        { name: t("failed"), colour: "--chart-bad", values: told.of("failed"), fill: true },
+      ],
+    };
+  }, [minutes, language.value]);
+  const from = times[0] ?? 0;
+  const asked = periodOf(span, step * 60);
+  const period = asked.from < from && !location.search.includes("zoom=") ? { ...asked, from } : asked;
+  const shared = { times, step: step * 60, period, marks, onZoom: zoomTo, onPick, say: rate, whole: (_: unknown, one: { name: string }) => t("{n} in all", { n: count(sums[one.name] ?? 0) }) };
+  return (
+    <div class="throughput">
+      <Chart {...shared} series={flow} label={t("Jobs per minute")} height={height} />
+      <Chart {...shared} series={bad} label={t("Failures per minute")} height={92} />
+      <MarkList marks={marks} />
+    </div>
+  );
+}
