@@ -42,7 +42,7 @@ def test_every_promise_is_kept_while_anything_fails(tmp_path: Path) -> None:
     assert Checker(history, found_in(history)[0]).check().broken() == []
 
 
-def test_the_same_with_less_durability_loses_jobs_and_is_seen(tmp_path: Path) -> None:
+def test_losses_with_less_durability_are_seen(tmp_path: Path) -> None:
     orders = Orders(
         seed=7, seconds=3, faults=2, durability="fast", pods=1, senders=2, database=False, behind=1500, drain=60.0,
         only=("power cut",), paces=OFTEN, loads=("chunks",),
@@ -50,8 +50,10 @@ def test_the_same_with_less_durability_loses_jobs_and_is_seen(tmp_path: Path) ->
 
     outcome = run(orders, tmp_path)
 
-    # If the workers keep up with the senders, a power cut takes no job but the outcomes of those that have run.
-    assert outcome.verdict.lost or outcome.verdict.books, outcome.table
+    # If the workers keep up with the senders, a power cut takes no job, only the outcomes of those that have
+    # run. These run again, some of them after a later job of their key.
+    verdict = outcome.verdict
+    assert verdict.lost or verdict.books or verdict.disorder, outcome.table
 
 
 def judged(*events: tuple[float, int, int, int], deaths: dict[int, int] | None = None) -> list[str]:
