@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-from qbull.core.outcome import MAX_STACKTRACE_CHARS, describe, format_stacktrace
+from qbull.core.outcome import describe
+from qbull.core.stacktrace import MAX_STACKTRACE_CHARS, format_stacktrace
 
 MEGABYTE = 1_000_000
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from qbull.observe.log import one_line, set_up_logging
 from qbull.queue import Queue
 from qbull.store.read.inspect import StoredJob
 from qbull.worker.chunk import ChunkCaller
-from qbull.worker.current import RunningJob, SimpleStream, current_job, running
+from qbull.worker.current import RunningJob, SimpleSink, current_job, running
 
 
 @click.command()
@@ -108,17 +107,14 @@ async def _call(app: App, queue: Queue, found: StoredJob) -> Any:
     return value
 
 
-class _PrintedProgress(SimpleStream):
+class _PrintedProgress(SimpleSink):
     """Prints the progress, the log lines and the emitted values of the job."""
 
     def progress(self, job: RunningJob, value: Progress) -> None:
         click.echo(f"progress: {value.shown()}", err=True)
 
-    def log(self, job: RunningJob, text: str) -> Future[None]:
+    def take_line(self, job: RunningJob, text: str) -> None:
         click.echo(f"log: {one_line(text)}", err=True)
-        written: Future[None] = Future()
-        written.set_result(None)
-        return written
 
     def take_value(self, job: RunningJob, content: bytes) -> None:
         click.echo(f"emitted: {one_line(content.decode())}", err=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from traceback import TracebackException
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from qbull.core.record import ExtendedBody, repack, without_crashes
 from qbull.core.retry import Retry
+from qbull.core.stacktrace import MAX_ERROR_CHARS, cut_message
 from qbull.errors import Fail, RetryAfter
-
-MAX_ERROR_CHARS = 2_000
-MAX_STACKTRACE_CHARS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +138,4 @@ def describe(error: BaseException) -> str:
     if not isinstance(error, Fail | RetryAfter | Undeliverable | ReportedError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     text = text.encode("utf-8", "replace").decode() or "no message"
-    return _cut(text)
-
-
-def format_stacktrace(error: BaseException) -> str | None:
-    """The traceback of an exception and its causes, bounded in length; None if formatting fails."""
-    try:
-        formatted = TracebackException.from_exception(error, compact=True)
-        parts: list[TracebackException | None] = [formatted]
-        while parts:
-            part = parts.pop()
-            if part is not None:
-                # The message may have any length: cut it before it is copied into the traceback.
-                message = getattr(part, "_str", None)
-                if isinstance(message, str):
-                    part._str = _cut(message)  # type: ignore[attr-defined]
-                parts += [part.__cause__, part.__context__, *(part.exceptions or ())]
-        text = "".join(formatted.format())
-    # Formatting calls methods of the exception, which may fail.
-    except Exception:
-        return None
-    return text.encode("utf-8", "replace").decode()[-MAX_STACKTRACE_CHARS:]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_ERROR_CHARS else text[:MAX_ERROR_CHARS] + " …"
+    return cut_message(text)

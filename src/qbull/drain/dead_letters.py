@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from qbull.core.outcome import MAX_ERROR_CHARS, MAX_STACKTRACE_CHARS
 from qbull.core.record import Ending, append_ending, with_created
+from qbull.core.stacktrace import MAX_ERROR_CHARS, MAX_STACKTRACE_CHARS
 from qbull.drain.prepared import PreparedJob
 from qbull.job import Job
 from qbull.produce.chain import Request

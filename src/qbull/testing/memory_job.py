@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Literal
 
 from qbull.codecs.chain import CodecChain
 from qbull.core.durable import STEP_FIELD
 from qbull.core.flow import WAITING_LETTER, Dependency, Dependent, encode
 from qbull.core.log_level import unmarked
-from qbull.core.outcome import Delay, decide, format_stacktrace
+from qbull.core.outcome import Delay, decide
 from qbull.core.progress import Progress
 from qbull.core.published import read_published
 from qbull.core.record import (
@@ -27,12 +26,13 @@ from qbull.core.record import (
 )
 from qbull.core.retry import Retry
 from qbull.core.signals import MAX_SIGNALS, NewSignal
+from qbull.core.stacktrace import format_stacktrace
 from qbull.core.streams import EmittedKey, StreamEntry
 from qbull.core.values import ValueHooks
 from qbull.middleware import Settled
 from qbull.store.read.inspect import POSITION_PREFIXES, StoredJob
 from qbull.store.verbs.progress import LogLine
-from qbull.worker.current import RunningJob, SimpleStream
+from qbull.worker.current import RunningJob, SimpleSink
 from qbull.worker.durable_services import stream_context
 from qbull.worker.step_calls import StepRunner
 from qbull.worker.streams import key_of
@@ -202,7 +202,7 @@ class InlineJob:
         return Settled(self.id, self.queue, body.task, body.key, body.attempt, state, 0.0, error)
 
 
-class InlineProgress(SimpleStream):
+class InlineProgress(SimpleSink):
     """Records the progress, the log lines and the emitted values of a job.
 
     Args:
@@ -221,11 +221,8 @@ class InlineProgress(SimpleStream):
     def progress(self, job: RunningJob, value: Progress) -> None:
         self._kept.progress = value
 
-    def log(self, job: RunningJob, text: str) -> Future[None]:
+    def take_line(self, job: RunningJob, text: str) -> None:
         self._kept.lines.append(LogLine(to_datetime(self._now_ms), job.body.attempt, *unmarked(text)))
-        written: Future[None] = Future()
-        written.set_result(None)
-        return written
 
     def hooks_of(self, job: RunningJob) -> ValueHooks:
         return self._hooks

@@ -285,7 +285,7 @@ def _pass_progress_on(job: RunningJob, answer: ProcessReply) -> None:
     if answer.word == "emit":
         job.progress_sink.emit_soon(job, answer.result or b"null")
     elif answer.word == "log":
-        job.progress_sink.log(job, answer.error)
+        job.progress_sink.log_soon(job, answer.error)
     elif (reported := read_progress(answer.result or b"")) is not None:
         job.progress_sink.progress(job, reported)
 

@@ -12,7 +12,6 @@ import struct
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from contextlib import ExitStack
 from math import inf
 from typing import Any, BinaryIO
@@ -21,13 +20,14 @@ import msgspec
 
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature
 from qbull.core.flow import Dependency
-from qbull.core.outcome import AlreadyDone, describe, format_stacktrace
+from qbull.core.outcome import AlreadyDone, describe
 from qbull.core.progress import Progress
 from qbull.core.record import body_of
+from qbull.core.stacktrace import format_stacktrace
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import Fail, LifespanError, PayloadError, RetryAfter
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS
-from qbull.worker.current import RunningJob, SimpleStream, running
+from qbull.worker.current import RunningJob, SimpleSink, running
 from qbull.worker.debugging import refuse_breakpoints
 from qbull.worker.lifespan import Lifespan
 from qbull.worker.process.forwarded_log import ForwardingHandler
@@ -75,7 +75,7 @@ class ProcessReply(msgspec.Struct):
     queue: bool = False
 
 
-class ProcessProgressSink(SimpleStream):
+class ProcessProgressSink(SimpleSink):
     """In a process of the pool: passes progress, log lines and values to the worker, from any thread."""
 
     def __init__(self, answers: BinaryIO) -> None:
@@ -87,11 +87,8 @@ class ProcessProgressSink(SimpleStream):
     def progress(self, job: RunningJob, value: Progress) -> None:
         self.tell(ProcessReply(word="progress", result=value.packed().encode()))
 
-    def log(self, job: RunningJob, text: str) -> Future[None]:
+    def take_line(self, job: RunningJob, text: str) -> None:
         self.tell(ProcessReply(word="log", error=text[:MAX_LOG_LINE_CHARS]))
-        written: Future[None] = Future()
-        written.set_result(None)
-        return written
 
     def hooks_of(self, job: RunningJob) -> ValueHooks:
         return self.hooks

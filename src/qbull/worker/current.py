@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -40,19 +39,33 @@ class ProgressSink(Protocol):
     """Receives the progress, the log lines and the emitted values of a job, from any thread."""
 
     def progress(self, job: RunningJob, value: Progress) -> None: ...
-    def log(self, job: RunningJob, text: str) -> Future[None]: ...
+    async def log(self, job: RunningJob, text: str) -> None: ...
+    def log_soon(self, job: RunningJob, text: str) -> Future[None]: ...
     def hooks_of(self, job: RunningJob) -> ValueHooks: ...
     def encode(self, job: RunningJob, value: Any) -> bytes: ...
     async def emit(self, job: RunningJob, content: bytes) -> bool: ...
     def emit_soon(self, job: RunningJob, content: bytes) -> Future[bool]: ...
 
 
-class SimpleStream:
-    """The part of a progress sink that takes emitted values, if taking one needs no waiting."""
+class SimpleSink:
+    """The part of a progress sink that takes log lines and emitted values, if that needs no waiting."""
+
+    def take_line(self, job: RunningJob, text: str) -> None:
+        """Take a log line."""
+        raise NotImplementedError
 
     def take_value(self, job: RunningJob, content: bytes) -> None:
         """Take a value as JSON."""
         raise NotImplementedError
+
+    async def log(self, job: RunningJob, text: str) -> None:
+        self.take_line(job, text)
+
+    def log_soon(self, job: RunningJob, text: str) -> Future[None]:
+        self.take_line(job, text)
+        written: Future[None] = Future()
+        written.set_result(None)
+        return written
 
     def hooks_of(self, job: RunningJob) -> ValueHooks:
         """How values of its task travel that have no JSON form."""
@@ -203,9 +216,10 @@ class CurrentJob(DurableCalls, TaskCalls, PublishedCalls, ContinueCalls, Transac
             text: the line.
             level: debug, info, warning or error.
         """
-        written = self._log(text, level)
-        if written is not None:
-            await asyncio.wrap_future(written)
+        job, line = self._running, marked(str(text), level)
+        if job.progress_sink is not None and not job.stopped:
+            job.has_output = True
+            await job.progress_sink.log(job, line)
 
     def progress_sync(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """`progress` for plain functions.
@@ -229,7 +243,7 @@ class CurrentJob(DurableCalls, TaskCalls, PublishedCalls, ContinueCalls, Transac
             level: debug, info, warning or error.
         """
         refuse_loop("log")
-        written = self._log(text, level)
+        written = self._log_soon(text, level)
         if written is not None:
             written.result()
 
@@ -275,18 +289,19 @@ class CurrentJob(DurableCalls, TaskCalls, PublishedCalls, ContinueCalls, Transac
         if job.spend is not None:
             job.spend(limit, checked)
 
+    def _log_soon(self, text: str, level: LogLevel = "info") -> Future[None] | None:
+        """Add a log line. The future is done when the server has it; None if nothing waits for the line."""
+        job, line = self._running, marked(str(text), level)
+        if job.progress_sink is None or job.stopped:
+            return None
+        job.has_output = True
+        return job.progress_sink.log_soon(job, line)
+
     def _taken_over(self) -> TakenOver:
         return TakenOver(
             f'queue "{self.queue}": job {self.id} was given to another worker; its stream takes no values of '
             "this run"
         )
-
-    def _log(self, text: str, level: LogLevel = "info") -> Future[None] | None:
-        job, line = self._running, marked(str(text), level)
-        if job.progress_sink is None or job.stopped:
-            return None  # nothing waits for the line any more
-        job.has_output = True
-        return job.progress_sink.log(job, line)
 
 
 def _result(letter: str, told: Dependency) -> Any:

@@ -11,10 +11,11 @@ import msgspec
 
 from qbull.codecs.offload import StoredResult
 from qbull.core.histograms import Histograms
-from qbull.core.outcome import ContinuedAs, Delay, Suspended, Undeliverable, decide, format_stacktrace
+from qbull.core.outcome import ContinuedAs, Delay, Suspended, Undeliverable, decide
 from qbull.core.record import Attempt, Body, Ending, append_ending, repack, with_attempt
 from qbull.core.retry import Retry, retry_in
 from qbull.core.schedule_runs import EndedRun
+from qbull.core.stacktrace import format_stacktrace
 from qbull.core.task import TaskSpec
 from qbull.errors import RetryAfter
 from qbull.middleware import RunEnd, Settled

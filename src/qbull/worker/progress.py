@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 from qbull.core.progress import Progress
 from qbull.store.verbs.partition import Partition
@@ -27,19 +28,24 @@ PROGRESS_BATCH_SIZE = 100
 """Maximum number of jobs in one call."""
 
 
+Written: TypeAlias = "asyncio.Future[None] | Future[None]"
+"""Done when the server has a line: awaited on the event loop, or waited for in a thread."""
+
+
 class UnsentProgress:
     """The progress and the log lines of a job that the server does not have yet.
 
-    `told` counts the lines that the server was sent. `arrived` is cleared while something is on its way.
+    `told` counts the lines that the server was sent. `on_its_way` is the call that carries some of it now.
     """
+
+    __slots__ = ("lines", "on_its_way", "progress", "told", "waiting")
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.lines: list[str] = []
-        self.waiting: list[Future[None]] = []
+        self.waiting: list[Written] = []
         self.told = 0
-        self.arrived = asyncio.Event()
-        self.arrived.set()
+        self.on_its_way: asyncio.Event | None = None
 
     @property
     def new(self) -> bool:
@@ -75,38 +81,47 @@ class ProgressWriter:
 
         self._on_loop(say)
 
-    def log(self, job: RunningJob, text: str) -> Future[None]:
-        """Send a log line. The future is done when the server has it, or no longer needs it."""
+    async def log(self, job: RunningJob, text: str) -> None:
+        """Send a log line. Returns when the server has it, or no longer needs it."""
+        loop = self._loop
+        if loop is None or asyncio.get_running_loop() is not loop:
+            await asyncio.wrap_future(self.log_soon(job, text))
+            return
+        written: asyncio.Future[None] = loop.create_future()
+        self._add_line(job, text, written)
+        await written
+
+    def log_soon(self, job: RunningJob, text: str) -> Future[None]:
+        """The same from any thread. The future is done when the server has the line."""
         written: Future[None] = Future()
-
-        def say() -> None:
-            if job.stopped:
-                _resolve_all([written])
-                return
-            said = self._of(job)
-            said.lines.append(text[:MAX_LOG_LINE_CHARS])
-            if len(said.lines) > MAX_LOG_LINES:
-                said.told += 1
-                del said.lines[0]
-            said.waiting.append(written)
-            self._hurry.set()
-            self._send_soon()
-
-        if not self._on_loop(say):
+        if not self._on_loop(partial(self._add_line, job, text, written)):
             written.set_result(None)
         return written
+
+    def _add_line(self, job: RunningJob, text: str, written: Written) -> None:
+        if job.stopped:
+            _resolve_all([written])
+            return
+        said = self._of(job)
+        said.lines.append(text[:MAX_LOG_LINE_CHARS])
+        if len(said.lines) > MAX_LOG_LINES:
+            said.told += 1
+            del said.lines[0]
+        said.waiting.append(written)
+        self._hurry.set()
+        self._send_soon()
 
     async def flush(self, job: RunningJob) -> None:
         """Wait until the server has everything that the job has reported. Nothing is accepted after that."""
         try:
-            while (said := self._said.get(job)) is not None and (said.new or not said.arrived.is_set()):
+            while (said := self._said.get(job)) is not None and (said.new or said.on_its_way is not None):
                 if said.new:
-                    written: Future[None] = Future()
+                    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     said.waiting.append(written)
                     self._hurry.set()
-                    await asyncio.wrap_future(written)
-                else:
-                    await said.arrived.wait()
+                    await written
+                elif said.on_its_way is not None:
+                    await said.on_its_way.wait()
             await self._streams.flush(job)
         finally:
             job.stopped = True
@@ -165,6 +180,7 @@ class ProgressWriter:
             self._sending = None
 
     async def _write(self, partition: Partition, jobs: list[RunningJob]) -> None:
+        arrived = asyncio.Event()
         notes, sent = [], []
         for job in jobs:
             said = self._said.get(job)
@@ -177,18 +193,20 @@ class ProgressWriter:
                 JobUpdate(job.id, job.position, job.lane, progress, job.body.attempt, said.told, lines)
             )
             said.told += len(lines)
-            said.arrived.clear()
+            said.on_its_way = arrived
             sent.append((said, waiting))
         try:
             if notes:
                 await self._outage.retry_until_up(partial(partition.update_jobs, notes))
         finally:
+            arrived.set()
             for said, waiting in sent:
-                said.arrived.set()
+                said.on_its_way = None
                 _resolve_all(waiting)
 
 
-def _resolve_all(waiting: list[Future[None]]) -> None:
+def _resolve_all(waiting: list[Written]) -> None:
     for future in waiting:
-        with suppress(InvalidStateError):
-            future.set_result(None)
+        if not future.done():
+            with suppress(InvalidStateError):  # It was cancelled in another thread at this moment.
+                future.set_result(None)

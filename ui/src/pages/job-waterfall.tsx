@@ -43,7 +43,7 @@ export function Waterfall({ job, attempts }: { job: Job; attempts: Attempt[] }) 
       {segments.map((one, n) => (
         <li key={n} class={one.kind} title={`${moment(new Date(one.start).toISOString())} – ${moment(new Date(one.end).toISOString())}`}>
           <span class="cut">{one.text}</span>
-          <span class="waterfall-line"><i style={{ left: `${(100 * (one.start - first)) / span}%`, width: `${(100 * (one.end - one.start)) / span}%` }} /></span>
+          <span class="waterfall-line"><i style={{ left: `min(${(100 * (one.start - first)) / span}%, 100% - 2px)`, width: `${(100 * (one.end - one.start)) / span}%` }} /></span>
           <span class="num">{duration(one.end - one.start)}</span>
         </li>
       ))}

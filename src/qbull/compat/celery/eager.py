@@ -15,7 +15,7 @@ from qbull.compat.celery.partial_calls import FailedRequest
 from qbull.compat.celery.result import check_get_options
 from qbull.compat.celery.run_events import TaskRun
 from qbull.compat.celery.signature import Signature, listed, signature
-from qbull.core.outcome import format_stacktrace
+from qbull.core.stacktrace import format_stacktrace
 
 if TYPE_CHECKING:
     from qbull.compat.celery.task import CeleryTask

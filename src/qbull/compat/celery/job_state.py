@@ -51,7 +51,7 @@ def report_state(task: CeleryTask, task_id: str | None, state: str | None, meta:
     counts = _counts_in(meta)
     if counts is not None:
         job.progress_sync(*counts)
-    job._log(STATE_LINE_START + text)
+    job._log_soon(STATE_LINE_START + text)
 
 
 def reported_in(lines: Sequence[LogLine], attempt: int) -> ReportedState | None:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from qbull.compat.celery import signals
-from qbull.core.outcome import format_stacktrace
+from qbull.core.stacktrace import format_stacktrace
 from qbull.errors import Fail, RetryAfter
 
 if TYPE_CHECKING:
