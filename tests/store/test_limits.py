@@ -71,6 +71,27 @@ async def test_who_waits_longest_is_first_and_is_told(store: Store) -> None:
     await q.leave("a", "b", "c")
 
 
+async def test_a_worker_may_hold_a_quarter_of_the_free_slots_ahead(store: Store) -> None:
+    q = LimitedQueue(store, max_active=100)
+
+    first = await q.ask("a", 20, spare=500)
+    second = await q.ask("b", 10, spare=5)
+
+    assert (first.granted, second.granted) == (20 + 80 // 4, 10 + 5)
+    await q.leave("a", "b")
+
+
+async def test_nobody_holds_slots_ahead_that_somebody_waits_for(store: Store) -> None:
+    q = LimitedQueue(store, max_active=10)
+    await q.ask("a", 8)
+    await q.ask("b", 8)
+
+    again = await q.ask("a", 1, used_slots=0, spare=500)
+
+    assert again.granted == 1, "the rest is for the worker that waits"
+    await q.leave("a", "b")
+
+
 async def test_nobody_takes_more_than_its_share_while_others_wait(store: Store) -> None:
     q = LimitedQueue(store, max_active=6)
     await q.ask("a", 6)

@@ -23,14 +23,12 @@ from qbull.store.delivery import Delivery
 from qbull.store.store import ReadyStream, Store
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
-from qbull.worker.limiter import Limiter
+from qbull.worker.limiter import PREFETCH_SECONDS, Limiter
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.slots import SlotRunner
 from qbull.worker.wiring import WorkerWiring
 
 FETCH_BLOCK_SECONDS = 5.0
-PREFETCH_SECONDS = 0.05
-"""Seconds of work that a worker may hold beyond its running jobs."""
 MAX_FETCHED_DELIVERIES = 500
 CLOSED_READ_GRACE_SECONDS = 1.0
 """Seconds after which a busy server has noticed that a read was closed.
@@ -177,7 +175,10 @@ class Fetcher:
 
     async def _read_permitted(self, group: tuple[int, ...], want: int) -> list[Delivery]:
         """Read no more than may start. Waits until that is at least one."""
-        permitted = await self._limiter.acquire(want)
+        spare = (
+            int(self._pace(self._buffer.finished) * PREFETCH_SECONDS) if self._limiter.has_max_active else 0
+        )
+        permitted = await self._limiter.acquire(want, spare=spare)
         deliveries: list[Delivery] = []
         try:
             deliveries = await self._store.fetch_some(self._in_turn(group), self._worker, permitted)
@@ -238,10 +239,9 @@ class Fetcher:
             await self._outage.retry_until_up(partial(self._store.ensure_groups, self._streams[number]))
 
     def _want(self) -> int:
-        # With max_active, a prefetched delivery would occupy a slot without running.
-        ahead = 0.0 if self._limiter.has_max_active else PREFETCH_SECONDS
+        ahead = int(self._pace(self._buffer.finished) * self._limiter.prefetch_seconds)
         held = self._buffer.waiting + self._buffer.unconfirmed + self._buffer.reserved
-        return self._slots.free_slots() + int(self._pace(self._buffer.finished) * ahead) - held
+        return self._slots.free_slots() + ahead - held
 
 
 async def pending_deliveries(store: Store, worker: str, partitions: Sequence[Partition]) -> list[Delivery]:

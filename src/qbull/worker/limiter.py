@@ -22,6 +22,8 @@ from qbull.worker.actor import stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.prefetch import PrefetchBuffer
 
+PREFETCH_SECONDS = 0.05
+"""Seconds of work that a worker may hold beyond its running jobs."""
 START_WAIT_SECONDS = 0.1
 """Seconds for which a worker slot waits for a start token. After that it releases its jobs."""
 MAX_REQUESTED_TOKENS = 500
@@ -63,6 +65,7 @@ class Limiter:
         self.has_max_active = False
         # Either of the two.
         self.limited = False
+        self.prefetch_seconds = PREFETCH_SECONDS
 
     def apply_settings(self, settings: QueueSettings) -> None:
         """Apply changed limits."""
@@ -70,6 +73,13 @@ class Limiter:
         self.has_rate = settings.rate is not None
         self.has_max_active = settings.max_active is not None
         self.limited = self.has_rate or self.has_max_active
+        self.prefetch_seconds = PREFETCH_SECONDS
+        if settings.max_active is not None:
+            # A prefetched delivery occupies a slot without running. See `spare`.
+            self.prefetch_seconds = 0.0
+        elif settings.rate is not None:
+            # The tokens of prefetched deliveries must still be valid when these start.
+            self.prefetch_seconds = min(PREFETCH_SECONDS, settings.rate.slack / 3)
         self._starts.clear()
         self._unused.clear()
         self._reserved = 0
@@ -79,17 +89,19 @@ class Limiter:
         """A slot may be free."""
         self._wake_up.set()
 
-    async def acquire(self, count: int, *, wait_for_one: bool = True) -> int:
+    async def acquire(self, count: int, *, spare: int = 0, wait_for_one: bool = True) -> int:
         """The number of deliveries that may be fetched now; call `fetched` afterwards.
 
-        With `wait_for_one` it waits until that is at least one.
+        With `wait_for_one` it waits until that is at least one. If many slots are free, it may be more than
+        `count`, by `spare` at most.
         """
         count = min(count, MAX_REQUESTED_TOKENS)
+        spare = min(spare, MAX_REQUESTED_TOKENS - count)
         async with self._turn:
             try:
                 while self.limited:
                     self._wake_up.clear()
-                    got, wait = await self._try(count)
+                    got, wait = await self._try(count, spare)
                     if got or not wait_for_one:
                         self._reserved -= got
                         self._in_flight += got
@@ -114,6 +126,12 @@ class Limiter:
         """A reader has ended: nobody fetches the deliveries that were granted to it."""
         if self._reserved:
             self._release_reserved()
+
+    def start_now(self) -> StartToken | None:
+        """Take a start token that is valid now, if there is one."""
+        if self._starts and self._starts[0].after <= time.monotonic() <= self._starts[0].before:
+            return self._starts.popleft()
+        return None
 
     async def take_start(self) -> StartToken | None:
         """Take a start token for a job. Returns None if there will be none soon."""
@@ -201,14 +219,14 @@ class Limiter:
             self._release_reserved()
             return grant.wait
 
-    async def _try(self, count: int) -> tuple[int, float]:
+    async def _try(self, count: int, spare: int) -> tuple[int, float]:
         """How many may be fetched now, and in how many seconds to try again if none."""
         if not self._reserved:
-            grant = await self._ask(count)
+            grant = await self._ask(count, spare)
             if not grant.granted:
                 return 0, grant.wait
         if not self.has_rate:
-            return min(self._reserved, count), 0.0
+            return min(self._reserved, count + spare), 0.0
         wait = self._next_start()
         self._reserved = min(self._reserved, len(self._starts))
         if wait is None or wait > 0:
@@ -223,24 +241,26 @@ class Limiter:
             self._unused.append(self._starts.popleft())
         return self._starts[0].after - now if self._starts else None
 
-    async def _ask(self, count: int) -> TokenGrant:
+    async def _ask(self, count: int, spare: int = 0) -> TokenGrant:
         """Request slots.
 
         One request after the other: the server would believe an older count that arrives later.
         """
         async with self._speaking:
             used_slots = self._used_slots()
-            grant = await self._send(count, used_slots=used_slots)
+            grant = await self._send(count, used_slots=used_slots, spare=spare)
             self._reported_slots = used_slots + grant.granted if self.has_max_active else 0
             self._reserved += grant.granted
             self._doubt = False
             return grant
 
-    async def _send(self, count: int, *, used_slots: int | None, within: float | None = None) -> TokenGrant:
+    async def _send(
+        self, count: int, *, used_slots: int | None, within: float | None = None, spare: int = 0
+    ) -> TokenGrant:
         # Never sent twice: that would return two tokens for one.
         unused, self._unused = self._unused, []
         self._queued_on_server = True
-        request = TokenRequest(self._worker, count, used_slots, within, unused)
+        request = TokenRequest(self._worker, count, used_slots, within, spare, unused)
         grant = await limits.acquire(self._store, self._settings, request)
         self._starts.extend(grant.starts)
         return grant

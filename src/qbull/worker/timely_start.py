@@ -63,6 +63,15 @@ class TimelyStart:
         Returns None if it was not started. Raises LimitReached if a shared limit has no room.
         """
         delivery, noted, again = delivered.delivery, 0, False
+        if self.check.rate is None and not job.body.expires and not task.limits:
+            # As a rule only the rate of the queue limits a job, and has a start for it.
+            start = self._limiter.start_now()
+            if start is not None:
+                job.start_by = start.latest
+                try:
+                    return await attempt()
+                except StartTooLate:
+                    self._limiter.return_start(start)
         while True:
             answer = await self.check(delivery.partition, job, noted)
             if answer.wait is None:

@@ -6,12 +6,14 @@
 -- NAMES places starts
 -- USES  clock rate tell_queue
 -- FLAGS allow-oom
--- ARGV  worker used:int want:int max_active:int count:int window_ms:int ahead_ms:int  … noted starts
---       used: slots in use, -1 if unchanged; max_active and count: 0 is no limit; noted, starts: starts that
+-- ARGV  worker used:int want:int spare:int max_active:int count:int window_ms:int ahead_ms:int  … noted starts
+--       used: slots in use, -1 if unchanged; spare: slots beyond those that it wants, for jobs that it will
+--       start in a moment; max_active and count: 0 is no limit; noted, starts: starts that
 --       were granted before and not used
 -- GIVES how many were granted; the milliseconds until it is worth asking again;
 --       for each time of the starts: milliseconds from now, how the log has noted them, how many
 local SOON, SAFETY, LATE = 50, 2000, 1000
+local SPARE_PART = 0.25 -- of the free slots, if nobody waits in line
 
 -- `places` has for each worker: slots in use, since when it waits in line (0: it does not), and until when
 -- this is valid
@@ -51,6 +53,8 @@ local granted = math.min(want, available)
 if #line > 0 then
   local share = math.ceil(available / (1 + #line))
   granted = available > before and math.min(granted, share) or 0
+elseif count == 0 then
+  granted = granted + math.min(spare, math.floor((available - granted) * SPARE_PART))
 end
 
 local answer = {granted, 0}

@@ -52,14 +52,16 @@ class TokenRequest:
     """The slots that the worker uses. None asks only for starts, for jobs that have their slots."""
     within: float | None = None
     """How many seconds ahead a start may be; by default as far as the rate allows."""
+    spare: int = 0
+    """The number of jobs beyond `count` that it would hold if slots are left over."""
     unused: Sequence[StartToken] = ()
     """Tokens that were granted before and not used."""
 
     def arguments(self, settings: QueueSettings) -> list[int]:
         """The arguments of lua/limit_acquire.lua, without the worker."""
-        slots = (-1, self.count, 0)
+        slots = (-1, self.count, 0, 0)
         if self.used_slots is not None:
-            slots = (self.used_slots, self.count, settings.max_active or 0)
+            slots = (self.used_slots, self.count, self.spare, settings.max_active or 0)
         window = (0, 0, 0)
         if (rate := settings.rate) is not None:
             ahead_ms = rate.ahead_ms if self.within is None else int(self.within * 1000)
@@ -86,12 +88,12 @@ def _start_tokens(rate: Rate, times: Sequence[int], sent: float) -> list[StartTo
     Half of the slack is left for the way from a slot to the first line of its task: a thread, a process.
     """
     received = time.monotonic()
-    return [
-        StartToken(received + wait, sent + wait + rate.slack / 2, sent + wait + rate.slack, noted)
-        for in_ms, noted, many in zip(times[::3], times[1::3], times[2::3], strict=True)
-        for wait in (in_ms / 1000,)
-        for _ in range(many)
-    ]
+    slack = rate.slack
+    tokens: list[StartToken] = []
+    for in_ms, noted, many in zip(times[::3], times[1::3], times[2::3], strict=True):
+        wait = in_ms / 1000
+        tokens += [StartToken(received + wait, sent + wait + slack / 2, sent + wait + slack, noted)] * many
+    return tokens
 
 
 async def free_slots(store: Store, queue: str, workers: Sequence[str]) -> None:
