@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from contextvars import Context
 from functools import partial
@@ -28,7 +28,7 @@ from qbull.errors import ConfigError, Fail, RetryAfter
 from qbull.worker.cpu_process import LENGTH_PREFIX, LifespanStart, ProcessReply, ProcessRequest
 from qbull.worker.current import RunningJob
 from qbull.worker.lifespan import Lifespans
-from qbull.worker.process.forwarded_log import handle_forwarded, logger_levels
+from qbull.worker.process.forwarded_log import LoggerLevels, handle_forwarded
 from qbull.worker.process.stack_dump import StackDump, format_frames
 from qbull.worker.slot import StartTooLate
 
@@ -38,6 +38,9 @@ START_RETRY_BACKOFF = ExponentialBackoff(first_seconds=1.0, max_seconds=30.0)
 """The pauses after a lifespan has failed to start."""
 LIFESPAN_STOP_SECONDS = 5.0
 """Seconds that an idle process has to stop its lifespans."""
+PROGRESS_WORDS = frozenset(("log", "progress", "record", "emit", "spent"))
+"""The replies that come before the answer."""
+_decode_reply = msgspec.msgpack.Decoder(ProcessReply).decode
 _PROCESS_MAIN = "import sys; from qbull.worker.cpu_process import serve; serve(*map(int, sys.argv[1:]))"
 
 
@@ -72,6 +75,7 @@ class StartPostponed(Exception):
 class ProcessPool:
     def __init__(self, lifespans: Lifespans | None = None) -> None:
         self._lifespans = lifespans
+        self._levels = LoggerLevels()
         self._failed_starts = 0
         self._idle: list[_PoolProcess] = []
         self._all: set[_PoolProcess] = set()
@@ -93,7 +97,7 @@ class ProcessPool:
                 job.start_by,
                 payload,
                 job.dependencies,
-                logger_levels(),
+                process.new_levels(self._levels.now()),
                 dict(job.resources or {}),
             )
             if job.lease is not None:
@@ -127,7 +131,7 @@ class ProcessPool:
     ) -> None:
         """Start the lifespans of the app in a new process, or put the job off."""
         if lifespans:
-            request = LifespanStart(lifespans, logger_levels())
+            request = LifespanStart(lifespans, self._levels.now())
             with job.without_timeout() if job.without_timeout is not None else nullcontext():
                 answer = await process.send(request, partial(_pass_progress_on, job))
             if answer.error:
@@ -160,6 +164,56 @@ class ProcessPool:
         await asyncio.shield(process.end())
 
 
+class _ReplyReader(asyncio.Protocol):
+    """Reads the replies of a process. One request is under way at a time."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._answer: asyncio.Future[ProcessReply] | None = None
+        self._on_progress: Callable[[ProcessReply], None] | None = None
+        self.closed = False
+
+    def next(self, on_progress: Callable[[ProcessReply], None]) -> asyncio.Future[ProcessReply]:
+        """The answer to the request that is sent now. `on_progress` receives what comes before it."""
+        self._on_progress = on_progress
+        self._answer = asyncio.get_running_loop().create_future()
+        if self.closed:
+            self._answer.set_exception(ConnectionResetError())
+        return self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        try:
+            for reply in self._complete_replies():
+                if reply.word not in PROGRESS_WORDS:
+                    if self._answer is not None and not self._answer.done():
+                        self._answer.set_result(reply)
+                elif self._on_progress is not None:
+                    self._on_progress(reply)
+        except Exception as error:
+            self._fail(error)
+
+    def eof_received(self) -> None:
+        self._fail(ConnectionResetError())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc if isinstance(exc, OSError) else ConnectionResetError())
+
+    def _complete_replies(self) -> Iterator[ProcessReply]:
+        while len(self._data) >= LENGTH_PREFIX.size:
+            end = LENGTH_PREFIX.size + LENGTH_PREFIX.unpack_from(self._data)[0]
+            if len(self._data) < end:
+                return
+            body = bytes(self._data[LENGTH_PREFIX.size : end])
+            del self._data[:end]
+            yield _decode_reply(body)
+
+    def _fail(self, error: Exception) -> None:
+        self.closed = True
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+
 class _PoolProcess:
     """A process of the pool.
 
@@ -170,15 +224,16 @@ class _PoolProcess:
     def __init__(
         self,
         process: asyncio.subprocess.Process,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        transport: asyncio.Transport,
+        replies: _ReplyReader,
         connection: socket.socket,
         life: int,
         dump: StackDump,
     ) -> None:
         self._process = process
-        self._reader = reader
-        self._writer = writer
+        self._transport = transport
+        self._replies = replies
+        self._levels: dict[str, int] | None = None
         self._socket = connection
         self._life = life
         self._dump = dump
@@ -193,7 +248,7 @@ class _PoolProcess:
 
     @property
     def ended(self) -> bool:
-        return self._watching.done() or self._reader.at_eof()
+        return self._watching.done() or self._replies.closed
 
     @classmethod
     async def start(cls) -> _PoolProcess:
@@ -217,8 +272,13 @@ class _PoolProcess:
         finally:
             os.close(life)
         connection = ours.dup()
-        reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer, connection, held, dump)
+        transport, replies = await asyncio.get_running_loop().create_connection(_ReplyReader, sock=ours)
+        return cls(process, transport, replies, connection, held, dump)
+
+    def new_levels(self, levels: dict[str, int]) -> dict[str, int] | None:
+        """The levels of the loggers, if they have changed since the request before."""
+        changed, self._levels = levels is not self._levels, levels
+        return levels if changed else None
 
     async def stack(self) -> str:
         """Where its main thread is."""
@@ -230,15 +290,10 @@ class _PoolProcess:
         """Run a request. `on_progress` receives the job's progress and log lines meanwhile."""
         try:
             body = msgspec.msgpack.encode(request)
-            self._writer.write(LENGTH_PREFIX.pack(len(body)) + body)
-            await self._writer.drain()
-            while True:
-                length = LENGTH_PREFIX.unpack(await self._reader.readexactly(4))[0]
-                answer = msgspec.msgpack.decode(await self._reader.readexactly(length), type=ProcessReply)
-                if answer.word not in ("log", "progress", "record", "emit", "spent"):
-                    return answer
-                on_progress(answer)
-        except (asyncio.IncompleteReadError, OSError):
+            answer = self._replies.next(on_progress)
+            self._transport.write(LENGTH_PREFIX.pack(len(body)) + body)
+            return await answer
+        except OSError:
             code = await self._process.wait()
             raise ProcessDied(f"the process that ran it ended with {_exit_description(code)}") from None
 
@@ -249,7 +304,7 @@ class _PoolProcess:
         await asyncio.wait([self._watching], timeout=LIFESPAN_STOP_SECONDS)
 
     async def end(self) -> None:
-        self._writer.close()
+        self._transport.close()
         if self._process.returncode is None:
             self._kill()
         await self._watching

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from functools import cache
 from math import inf
 from typing import Any, BinaryIO
 
@@ -57,8 +58,8 @@ class ProcessRequest(msgspec.Struct, tag=True):
     payload: bytes | None = None
     """The decoded arguments, if those in the record are encrypted or signed: a process has no keys."""
     dependencies: list[tuple[str, Dependency]] = []
-    log_levels: dict[str, int] = {}
-    """The levels of the worker's loggers."""
+    log_levels: dict[str, int] | None = None
+    """The levels of the worker's loggers; None if they are those of the request before."""
     resources: dict[str, list[int]] = {}
     """The tokens of the host that the job holds."""
 
@@ -119,15 +120,15 @@ def _run_request(
 ) -> ProcessReply:
     try:
         imported = request.module in sys.modules
-        function, hooks = _find_function(request)
+        body = body_of(request.record)
+        function, signature = _find_task(request.module, request.name, body.task)
         if not imported:
             log_handler.take_over()
-        log_handler.apply_levels(request.log_levels)
-        body = body_of(request.record)
-        signature = Signature(body.task, function, hooks)
+        if request.log_levels is not None:
+            log_handler.apply_levels(request.log_levels)
         args, kwargs = signature.decode(body.payload if request.payload is None else request.payload)
         job = RunningJob(request.queue, request.position, request.id, request.record, body)
-        sink.hooks = hooks
+        sink.hooks = signature.hooks
         job.progress_sink, job.app, job.dependencies = sink, request.app, request.dependencies
         job.spend, job.resources = sink.spend, request.resources
         running.set(job)
@@ -180,13 +181,15 @@ def _find_lifespan(module: str, name: str) -> Lifespan[Any]:
     return found
 
 
-def _find_function(request: ProcessRequest) -> tuple[Any, ValueHooks]:
-    found: Any = importlib.import_module(request.module)
-    for part in request.name.split("."):
+@cache
+def _find_task(module: str, name: str, task: str) -> tuple[Any, Signature]:
+    """The function of a task and its signature. They are looked up once, which takes longer than a run."""
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
         found = getattr(found, part)
     if hasattr(found, "spec"):
-        return found.spec.function, found.spec.signature.hooks
-    return found, DEFAULT_HOOKS
+        return found.spec.function, Signature(task, found.spec.function, found.spec.signature.hooks)
+    return found, Signature(task, found, DEFAULT_HOOKS)
 
 
 def serve(fd: int, life: int, dump: int, parent: int) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextvars import Context
 
 from qbull.observe.log import exception_text, extra_of, to_json
 from qbull.worker.current import RunningJob, running
+
+LEVELS_REFRESH_SECONDS = 0.25
+"""Seconds after which a changed level of a logger reaches the processes of the pool, at the latest."""
 
 
 class ForwardingHandler(logging.Handler):
@@ -38,15 +42,35 @@ class ForwardingHandler(logging.Handler):
         root.handlers[:] = [self]
 
     def apply_levels(self, levels: Mapping[str, int]) -> None:
-        """Use the levels of the worker's loggers, as `logger_levels` gives them."""
+        """Use the levels of the worker's loggers, as `LoggerLevels` gives them."""
         if levels != self._levels:
             self._levels = levels
             for name, level in levels.items():
                 logging.getLogger(name).setLevel(level)
 
 
-def logger_levels() -> dict[str, int]:
-    """The levels that are set in this process, by the name of their logger."""
+class LoggerLevels:
+    """The levels that are set in this process, by the name of their logger.
+
+    Looking at all loggers takes longer than a short job, so `now` does it a few times in a second only. It
+    returns the same object until a level changes.
+    """
+
+    def __init__(self) -> None:
+        self._levels: dict[str, int] = {}
+        self._read_at = -LEVELS_REFRESH_SECONDS
+
+    def now(self) -> dict[str, int]:
+        at = time.monotonic()
+        if at - self._read_at >= LEVELS_REFRESH_SECONDS:
+            self._read_at = at
+            levels = _logger_levels()
+            if levels != self._levels:
+                self._levels = levels
+        return self._levels
+
+
+def _logger_levels() -> dict[str, int]:
     root = logging.getLogger()
     loggers = list(root.manager.loggerDict.items())
     set_levels = {
