@@ -18,20 +18,22 @@ while i <= #ARGV do
     ours = redis.call('HGET', index, id) == 'r' .. place
   end
   if ours then
-    local job = base .. 'job:' .. id
+    local job, log, changes = base .. 'job:' .. id, base .. 'log:' .. id, {}
     redis.call('SADD', extras, id)
-    if progress ~= '' then redis.call('HSET', job, 'progress', progress) end
-    local logged = many > 0 and redis.call('HGET', job, 'logged') or ''
-    local is_of_delivery = string.sub(logged, 1, #place + 1) == place .. ' '
-    local written = is_of_delivery and tonumber(string.sub(logged, #place + 2)) or 0
-    for n = math.max(written - first, 0) + 1, many do
-      local line = string.format('%.0f', now_ms) .. ' ' .. attempt .. ' ' .. ARGV[i + 6 + n]
-      redis.call('RPUSH', base .. 'log:' .. id, line)
-    end
+    if progress ~= '' then changes = {'progress', progress} end
     if many > 0 then
-      redis.call('LTRIM', base .. 'log:' .. id, -most, -1)
-      redis.call('HSET', job, 'logged', place .. ' ' .. (first + many))
+      local logged = redis.call('HGET', job, 'logged') or ''
+      local is_of_delivery = string.sub(logged, 1, #place + 1) == place .. ' '
+      local written = is_of_delivery and tonumber(string.sub(logged, #place + 2)) or 0
+      local lines, stamp = {}, string.format('%.0f', now_ms) .. ' ' .. attempt .. ' '
+      for n = math.max(written - first, 0) + 1, many do lines[#lines + 1] = stamp .. ARGV[i + 6 + n] end
+      if lines[1] and redis.call('RPUSH', log, unpack(lines)) > most then
+        redis.call('LTRIM', log, -most, -1)
+      end
+      changes[#changes + 1] = 'logged'
+      changes[#changes + 1] = place .. ' ' .. (first + many)
     end
+    if changes[1] then redis.call('HSET', job, unpack(changes)) end
   end
   i = i + 7 + many
 end
