@@ -207,11 +207,14 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             timeout: maximum number of seconds to wait.
         """
         client = self._queue.app._client()
-        began = time.monotonic()
-        await self._arrived(client, timeout)
-        left = None if timeout is None else max(timeout - (time.monotonic() - began), 0)
+        has_arrived = False
 
         async def look() -> tuple[Partition, StoredJob]:
+            nonlocal has_arrived
+            if not has_arrived:
+                there = await self._arrived(client, timeout)
+                has_arrived = True
+                return there
             found = await client.find(self._queue.settings, self.id)
             if found is None:
                 raise NotFound(
@@ -219,7 +222,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
                 )
             return found
 
-        found = await client.results.wait_for(self.id, look, left)
+        found = await client.results.wait_for(self.id, look, timeout)
         if found.ending is None:
             late = f'queue "{self.queue}": job {self.id} has not finished within {timeout:g} s'
             raise ResultTimeout(late + await self._reason())

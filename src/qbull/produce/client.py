@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qbull.codecs.offload import ResultStore
@@ -15,6 +16,7 @@ from qbull.core.streams import StreamEntry
 from qbull.errors import ConfigError
 from qbull.produce.router import MOVING_JOB_POLL_SECONDS, MOVING_JOB_TIMEOUT_SECONDS, JobRouter, PlacedJob
 from qbull.produce.send_fork import send_fork
+from qbull.store.batch import Batcher
 from qbull.store.completions import ResultListener
 from qbull.store.read import inspect
 from qbull.store.read.inspect import StoredJob
@@ -28,6 +30,9 @@ from qbull.store.verbs.streams import read_stream
 
 if TYPE_CHECKING:
     from qbull.postgres.outbox import Outbox
+
+MAX_FOUND_PER_CALL = 32
+"""Jobs in one answer. Their records may be large."""
 
 
 class Client:
@@ -49,15 +54,24 @@ class Client:
         self.known_queues: dict[str, tuple[QueueSettings, float]] = {}
         self.argument_folders: dict[str, str] = {}
         """The folder of each queue in the store of large arguments."""
+        self._finders: dict[str, Batcher[str, StoredJob | None]] = {}
         self._outbox: Outbox | None = None
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         """The job and the partition that holds it; None if no partition knows it."""
         async for partition in self.router.candidates(settings, id):
-            found = await inspect.find(partition, id)
+            found = await self._finder(partition).add(id)
             if found is not None:
                 return partition, found
         return None
+
+    def _finder(self, partition: Partition) -> Batcher[str, StoredJob | None]:
+        """Finds the jobs of a partition: callers that wait for many results ask together."""
+        finder = self._finders.get(partition.base)
+        if finder is None:
+            finder = Batcher(partial(inspect.find_all, partition), MAX_FOUND_PER_CALL, in_order=False)
+            self._finders[partition.base] = finder
+        return finder
 
     async def on_job(
         self, settings: QueueSettings, id: str, verb: Callable[[Partition], Awaitable[str]]

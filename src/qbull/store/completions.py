@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from qbull.errors import ServerError
@@ -20,6 +20,8 @@ from qbull.store.verbs.partition import Partition
 
 WAITER_MARK_SECONDS = 60
 """Lifetime of a mark. A waiter renews it after half of that time, and checks the job."""
+MARK_REFRESH_SECONDS = 15
+"""Seconds after which a new waiter renews a mark. It then outlives the wait."""
 
 
 class EndListener:
@@ -51,7 +53,9 @@ class EndListener:
 class ResultListener:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[tuple[str, str], set[asyncio.Event]] = defaultdict(set)
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._marked: dict[str, float] = {}
+        """When each partition got its mark, by the clock of this process."""
         self._listening: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._ends: set[EndListener] = set()
@@ -61,34 +65,43 @@ class ResultListener:
     ) -> StoredJob:
         """Wait until the job has finished, or for `timeout` seconds; returns the job as `look` finds it.
 
-        Each look also returns the partition that the job is in.
+        Each look also returns the partition that the job is in. If its partition was marked before a look,
+        the end of the job is not missed after it.
         """
-        partition, found = await look()
-        event = asyncio.Event()
-        try:
-            async with asyncio.timeout(timeout):
-                while found.ending is None:
-                    with self._watching(partition, id, event):
-                        await self._store.retrying(partial(self._announce, partition))
-                        before = partition
-                        partition, found = await look()
-                        if found.ending is None and partition.base == before.base:
-                            await self._wait_notified(event)
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        with self._watching(id) as event:
+            looked_at = time.monotonic()
+            partition, found = await look()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    while found.ending is None:
+                        if self._is_marked(partition, looked_at):
+                            await _wait_notified(event)
                             event.clear()
-                return found
-        except TimeoutError:
-            return (await look())[1]
+                        else:
+                            await self._store.retrying(partial(self._announce, partition))
+                        looked_at = time.monotonic()
+                        partition, found = await look()
+                    return found
+            except TimeoutError:
+                return (await look())[1]
 
     @contextmanager
-    def _watching(self, partition: Partition, id: str, event: asyncio.Event) -> Iterator[None]:
-        name = (partition.base, id)
-        self._waiting[name].add(event)
+    def _watching(self, id: str) -> Iterator[asyncio.Event]:
+        """Be notified when a job with this id ends. Jobs of several queues may have it."""
+        event = asyncio.Event()
+        self._waiting[id].add(event)
         try:
-            yield
+            yield event
         finally:
-            self._waiting[name].discard(event)
-            if not self._waiting[name]:
-                del self._waiting[name]
+            self._waiting[id].discard(event)
+            if not self._waiting[id]:
+                del self._waiting[id]
+
+    def _is_marked(self, partition: Partition, at: float) -> bool:
+        """Whether the partition had its mark at this time, and still has it while a waiter waits."""
+        marked_at = self._marked.get(partition.base)
+        return marked_at is not None and marked_at <= at < marked_at + MARK_REFRESH_SECONDS
 
     @contextmanager
     def ends(self) -> Iterator[EndListener]:
@@ -115,13 +128,7 @@ class ResultListener:
             self._listening = asyncio.create_task(self._listen())
         await self._up.wait()
         await self._store.server.script("set_flag", partition.base + "waiters", WAITER_MARK_SECONDS)
-
-    async def _wait_notified(self, event: asyncio.Event) -> None:
-        waiting = asyncio.create_task(event.wait())
-        try:
-            await asyncio.wait([waiting], timeout=WAITER_MARK_SECONDS / 2)
-        finally:
-            waiting.cancel()
+        self._marked[partition.base] = time.monotonic()
 
     async def _listen(self) -> None:
         while True:
@@ -130,14 +137,21 @@ class ResultListener:
                     base, *ids = message.decode("utf-8", "replace").split("\n")
                     if not base:  # the subscription is active, perhaps again: messages may have been missed
                         self._up.set()
+                        self._marked.clear()
                         self._wake(list(self._waiting))
-                    self._wake([(base, id) for id in ids])
+                    self._wake(ids)
                     for ends in self._ends:
                         ends.notify(base)
             except ServerError:
                 await asyncio.sleep(0.2)
 
-    def _wake(self, names: list[tuple[str, str]]) -> None:
-        for name in names:
-            for event in self._waiting.get(name, ()):
+    def _wake(self, ids: list[str]) -> None:
+        for id in ids:
+            for event in self._waiting.get(id, ()):
                 event.set()
+
+
+async def _wait_notified(event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAITER_MARK_SECONDS / 2):
+            await event.wait()

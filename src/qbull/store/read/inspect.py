@@ -188,11 +188,19 @@ def _displayable_result(ending: Ending | None) -> Any:
     return decode_untyped(ending.result) if ending.result is not None else None
 
 
-@idempotent
 async def find(partition: Partition, id: str) -> StoredJob | None:
-    reply = await partition.server.script("find", partition.base, id)
-    if not reply:
-        return None
+    """A job of a partition; None if the partition does not have it."""
+    return (await find_all(partition, [id]))[0]
+
+
+@idempotent
+async def find_all(partition: Partition, ids: Sequence[str]) -> list[StoredJob | None]:
+    """For each of these ids what `find` returns."""
+    replies = await partition.server.script("find", partition.base, *ids)
+    return [_found(partition, id, reply) if reply else None for id, reply in zip(ids, replies, strict=True)]
+
+
+def _found(partition: Partition, id: str, reply: list[Any]) -> StoredJob:
     said, state, record, at, worker, since_ms = reply
     kind: State = state.decode()
     progress = read_progress(said)
