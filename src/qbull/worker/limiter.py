@@ -66,6 +66,8 @@ class Limiter:
         # Either of the two.
         self.limited = False
         self.prefetch_seconds = PREFETCH_SECONDS
+        self.spare_granted = 0
+        """Slots that the last request got beyond those that it needed."""
 
     def apply_settings(self, settings: QueueSettings) -> None:
         """Apply changed limits."""
@@ -249,6 +251,7 @@ class Limiter:
         async with self._speaking:
             used_slots = self._used_slots()
             grant = await self._send(count, used_slots=used_slots, spare=spare)
+            self.spare_granted = max(grant.granted - count, 0) if count else 0
             self._reported_slots = used_slots + grant.granted if self.has_max_active else 0
             self._reserved += grant.granted
             self._doubt = False
