@@ -49,21 +49,40 @@ local function renewed_by(call, id, when)
   if ends then watch(base .. 'expiring', id, ends) else redis.call('ZREM', base .. 'expiring', id) end
 end
 
+local winners = {} -- by name; false if none counts
+do -- read all of them at once
+  local ids, names, others = {}, {}, {}
+  for i = rest, #ARGV, 8 do
+    ids[#ids + 1] = ARGV[i]
+    names[#names + 1] = base .. 'unique:' .. ARGV[i + 3]
+  end
+  for from = 1, #names, 2000 do
+    local upto = math.min(from + 1999, #names)
+    local found = redis.call('MGET', unpack(names, from, upto))
+    for i = from, upto do
+      winners[names[i]] = found[i - from + 1]
+      others[#others + 1] = winners[names[i]] or nil
+    end
+  end
+  look_up(ids)
+  look_up(others)
+end
+
 local added = 0
 local closed = is_closed()
 local answers = {closed and mark_of_partition() or 'open'}
 for i = rest, #ARGV, 8 do
   local id, when, record, mode = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 4]
   local name, window_ms = base .. 'unique:' .. ARGV[i + 3], ARGV[i + 5]
-  if ARGV[i + 6] ~= '' and not closed then redis.call('SET', name, ARGV[i + 6], 'PX', ARGV[i + 7], 'NX') end
-  local counts_now = redis.call('GET', name)
-  local ids = {id, counts_now or nil}
-  for _, one in ipairs(ids) do
-    if place_of(one) == false then look_up({one}) end
+  if ARGV[i + 6] ~= '' and not closed and not winners[name] then
+    redis.call('SET', name, ARGV[i + 6], 'PX', ARGV[i + 7])
+    winners[name] = ARGV[i + 6]
+    if not place_of(winners[name]) then look_up({winners[name]}) end
   end
+  local counts_now = winners[name]
   local place = counts_now and place_of(counts_now)
   local is_new = counts_now == id or place_of(id)
-  local renewed_before = not is_new and answered(id)
+  local renewed_before = not is_new and mode ~= 'first' and answered(id)
   local word
   if is_new then -- the same call was sent before
     counts_now = id
@@ -89,6 +108,7 @@ for i = rest, #ARGV, 8 do
   else
     add_job(id, mode == 'debounce' and window_ms .. (string.match(when, ' .+$') or '') or when, record)
     redis.call('SET', name, id, 'PX', window_ms)
+    winners[name] = id
     counts_now, is_new, added = id, true, added + 1
   end
   answers[#answers + 1] = counts_now
