@@ -79,6 +79,26 @@ async def test_a_job_that_ends_right_after_a_look_is_noticed(
     assert found.state == "completed"
 
 
+async def test_a_mark_that_another_waiter_sets_after_the_look_is_too_late(
+    store: Store, listener: ResultListener
+) -> None:
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    looks = Looks(driver, "a")
+
+    async def look() -> tuple[Partition, StoredJob]:
+        there = await looks()
+        if looks.count == 1:
+            await finish_all(driver)
+            await listener._announce(driver.partition)
+        return there
+
+    async with asyncio.timeout(10):
+        found = await listener.wait_for("a", look, None)
+
+    assert found.state == "completed"
+
+
 async def test_a_waiter_looks_once_before_it_waits_and_once_afterwards(
     store: Store, listener: ResultListener
 ) -> None:
