@@ -82,8 +82,9 @@ async def test_a_job_that_ends_right_after_a_look_is_noticed(
 async def test_a_mark_that_another_waiter_sets_after_the_look_is_too_late(
     store: Store, listener: ResultListener
 ) -> None:
-    driver = await PartitionDriver.open(store)
+    driver, other = await PartitionDriver.open(store), await PartitionDriver.open(store, name="other")
     await driver.enqueue("a")
+    await listener._announce(other.partition)  # It listens: a new subscription would wake up all waiters.
     looks = Looks(driver, "a")
 
     async def look() -> tuple[Partition, StoredJob]:
