@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,10 +60,11 @@ class Client:
 
     async def find(self, settings: QueueSettings, id: str) -> tuple[Partition, StoredJob] | None:
         """The job and the partition that holds it; None if no partition knows it."""
-        async for partition in self.router.candidates(settings, id):
-            found = await self._finder(partition).add(id)
-            if found is not None:
-                return partition, found
+        async with aclosing(self.router.candidates(settings, id)) as candidates:
+            async for partition in candidates:
+                found = await self._finder(partition).add(id)
+                if found is not None:
+                    return partition, found
         return None
 
     def _finder(self, partition: Partition) -> Batcher[str, StoredJob | None]:
@@ -84,10 +86,11 @@ class Client:
         clock = asyncio.get_running_loop().time
         until, word = clock() + MOVING_JOB_TIMEOUT_SECONDS, "moving"
         while word == "moving" and clock() < until:
-            async for partition in self.router.candidates(settings, id):
-                word = await verb(partition)
-                if word != "unknown":
-                    break
+            async with aclosing(self.router.candidates(settings, id)) as candidates:
+                async for partition in candidates:
+                    word = await verb(partition)
+                    if word != "unknown":
+                        break
             if word == "moving":
                 await asyncio.sleep(MOVING_JOB_POLL_SECONDS)
         return word

@@ -8,7 +8,7 @@ so that callers never see a generation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -138,8 +138,11 @@ class JobRouter:
                 self._declared[settings.name] = settings
             return layout
 
-    async def candidates(self, settings: QueueSettings, id: str) -> AsyncIterator[Partition]:
-        """The partitions that may hold a job: the likeliest first, then all others that know the id."""
+    async def candidates(self, settings: QueueSettings, id: str) -> AsyncGenerator[Partition, None]:
+        """The partitions that may hold a job: the likeliest first, then all others that know the id.
+
+        Close it when the job is found: the event loop would do that in a task of its own.
+        """
         layout = self._layouts.get(settings.name) or await self.layout(settings)
         settings = self._declared.get(settings.name, settings)
         first = self.partition(settings, layout.home_of_id(id))
