@@ -207,20 +207,17 @@ class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
             timeout: maximum number of seconds to wait.
         """
         client = self._queue.app._client()
-        has_arrived = False
+        there: tuple[Partition, StoredJob] | None = None
 
         async def look() -> tuple[Partition, StoredJob]:
-            nonlocal has_arrived
-            if not has_arrived:
+            nonlocal there
+            if there is None:
                 there = await self._arrived(client, timeout)
-                has_arrived = True
-                return there
-            found = await client.find(self._queue.settings, self.id)
-            if found is None:
+            elif (there := await client.find(self._queue.settings, self.id)) is None:
                 raise NotFound(
                     f'queue "{self.queue}": job {self.id} has finished, but the queue does not keep it'
                 )
-            return found
+            return there
 
         found = await client.results.wait_for(self.id, look, timeout)
         if found.ending is None:

@@ -81,6 +81,6 @@ def protocols(house: House) -> Iterator[Finding]:
     for source in house.modules:
         for node in source.nodes:
             if isinstance(node, ast.ClassDef) and node.name not in EXTENSION_POINTS:
-                bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
-                if "Protocol" in bases:
+                bases = {ast.unparse(base).partition("[")[0] for base in node.bases}
+                if bases & {"Protocol", "typing.Protocol"}:
                     yield source.at(node.lineno, f"Protocol {node.name} is no known extension point")

@@ -139,10 +139,7 @@ class JobRouter:
             return layout
 
     async def candidates(self, settings: QueueSettings, id: str) -> AsyncGenerator[Partition, None]:
-        """The partitions that may hold a job: the likeliest first, then all others that know the id.
-
-        Close it when the job is found: the event loop would do that in a task of its own.
-        """
+        """The partitions that may hold a job: the likeliest first, then all others that know the id."""
         layout = self._layouts.get(settings.name) or await self.layout(settings)
         settings = self._declared.get(settings.name, settings)
         first = self.partition(settings, layout.home_of_id(id))

@@ -30,7 +30,7 @@ from qbull.worker.wiring import WorkerWiring
 
 FETCH_BLOCK_SECONDS = 5.0
 MAX_FETCHED_DELIVERIES = 500
-REFILL_PART = 0.75
+REFILL_RATIO = 0.75
 """Part of the spare slots of a limit that must still hold jobs when a worker asks for more."""
 CLOSED_READ_GRACE_SECONDS = 1.0
 """Seconds after which a busy server has noticed that a read was closed.
@@ -244,7 +244,7 @@ class Fetcher:
         ahead = int(self._pace(self._buffer.finished) * self._limiter.prefetch_seconds)
         held = self._buffer.waiting + self._buffer.unconfirmed + self._buffer.reserved
         want = self._slots.free_slots() + ahead - held
-        if want <= 0 and -want < self._limiter.spare_granted * REFILL_PART:
+        if want <= 0 and -want < self._limiter.spare_granted * REFILL_RATIO:
             # Ask for the next spare slots before those of the last request are used up.
             want = 1
         return want

@@ -4,8 +4,8 @@
 -- NAMES index
 -- USES  describe
 -- ARGV  … id
--- GIVES for each nothing if the job is unknown, else its progress, state, record (with the ending, if it has ended), due
---       time or entry, worker, and when that worker got it (in ms, else 0)
+-- GIVES for each nothing if the job is unknown, else its progress, state, record (with the ending, if it has
+--       ended), due time or entry, worker, and when that worker got it (in ms, else 0)
 local found = {}
 for i = rest, #ARGV do
   local id, seen = ARGV[i], {}

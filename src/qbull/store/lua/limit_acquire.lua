@@ -6,7 +6,8 @@
 -- NAMES places starts
 -- USES  clock rate tell_queue
 -- FLAGS allow-oom
--- ARGV  worker used:int want:int spare:int max_active:int count:int window_ms:int ahead_ms:int  … noted starts
+-- ARGV  worker used:int want:int spare:int max_active:int
+-- ARGV  count:int window_ms:int ahead_ms:int  … noted starts
 --       used: slots in use, -1 if unchanged; spare: slots beyond those that it wants, for jobs that it will
 --       start in a moment; max_active and count: 0 is no limit; noted, starts: starts that
 --       were granted before and not used
