@@ -51,7 +51,7 @@ LANGUAGES = {
 }
 NOT_RUN_AT_MOST = 25
 SAMPLE_COLUMNS = 88
-WIDE_AT_MOST = 40
+WIDE_AT_MOST = 8
 
 
 @pytest.mark.parametrize("page", sorted(set(PYTHON) - ELSEWHERE))
