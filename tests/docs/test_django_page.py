@@ -33,13 +33,13 @@ class Order(models.Model):
         app_label = "shop"
 """
 PLAY = """
-import json, os, sys
+import asyncio, json, os, sys
 from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
 
-enqueue, connections, tasks = json.load(sys.stdin)
+view, asynchronous_view, enqueue, connections, tasks = json.load(sys.stdin)
 url = urlsplit(os.environ["QBULL_DATABASE_URL"])
 named = {}
 exec(compile(tasks, "docs/guides/django.md", "exec"), named)
@@ -55,6 +55,7 @@ settings.configure(
 )
 django.setup()
 from django.db import connection
+from django.test import RequestFactory
 from django.utils.module_loading import import_string
 from shop.jobs import app
 from shop.models import Order
@@ -63,6 +64,18 @@ import_string(named["TASKS"]["default"]["BACKEND"])
 with connection.schema_editor() as editor:
     editor.create_model(Order)
 exec(compile(connections, "docs/guides/django.md", "exec"), {})
+for text in (view, asynchronous_view):
+    exec(compile(text, "docs/guides/django.md", "exec"), named := {**named, "Order": Order})
+request = RequestFactory().post("/orders", {"email": "ada@example.org"})
+assert named["place_order"](request).status_code == 202
+
+
+async def ask():
+    assert (await named["place_order_async"](request)).status_code == 202
+    await app.close()
+
+
+asyncio.run(ask())
 exec(compile(enqueue, "docs/guides/django.md", "exec"), {"Order": Order})
 with connection.cursor() as cursor:
     cursor.execute("SELECT count(*) FROM qbull_outbox")
@@ -95,4 +108,5 @@ async def test_the_blocks_of_the_page_run(
     )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1", "1", "1"]  # at once, in a minute, in the outbox
+    # From two views and at the commit, in a minute, in the outbox.
+    assert done.stdout.split() == ["3", "1", "1"]

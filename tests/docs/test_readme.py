@@ -109,6 +109,22 @@ async def test_a_newcomer_has_a_job_of_his_own_on_the_dashboard(short_path: Path
 
 
 @pytest.mark.timeout(200)
+async def test_the_quickstart_works_as_it_is_written(short_path: Path) -> None:
+    blocks = list(blocks_of(ROOT / "docs" / "guides" / "first_steps.md"))
+    program, *_ = [block.text for block in blocks if block.language == "python"]
+    _, dev, enqueue = [block.text.strip() for block in blocks if block.language == "sh"]
+    shown, result = [block.text for block in blocks if block.language == "text"]
+    terminal = Terminal(short_path)
+    (short_path / "shop.py").write_text(program)
+
+    with terminal.running(f"{dev} --port 0") as log:
+        await printed(log, r"watching .*; reloads when you save a Python file, press Ctrl-C to stop")
+        assert terminal.run(enqueue) == result
+        labels = re.compile(r"^(?:qbull dev: shop:app|  [\w ]{10,11} )", re.MULTILINE)
+        assert labels.findall(log.read_text())[: len(shown.splitlines())] == labels.findall(shown)
+
+
+@pytest.mark.timeout(200)
 async def test_the_demo_prints_what_the_page_shows(short_path: Path) -> None:
     [demo] = commands("qbull demo")
     first, *_ = said("text")[0].text.splitlines()

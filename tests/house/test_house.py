@@ -10,6 +10,7 @@ import pytest
 from house.__main__ import CEILINGS, REPOSITORY, main
 from house.checks import CHECKS
 from house.source import House
+from house.spelling import LIST, dictionary
 
 Count = Callable[..., list[str]]
 LAYERS = '[[tool.importlinter.contracts]]\ntype = "layers"\nlayers = [{}]\n'
@@ -414,6 +415,43 @@ def test_other_lines_of_a_page_pass(count: Count, line: str) -> None:
 
 def test_a_page_in_another_language_is_not_read(count: Count) -> None:
     assert count("page-where", {"README.es.md": "where"}) == []
+    assert count("spelling", {"README.es.md": "el trabajo"}) == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"docs/some.md": "The server recieves a job."},
+        {"docs/some.md": "A job's atempts are counted."},
+        {"src/qbull/app.py": '"""Recieves a job."""\n'},
+        {"src/qbull/app.py": "# It recieves a job.\n"},
+        {"src/qbull/app.py": 'raise ValueError("it recieves nothing")\n'},
+    ],
+)
+def test_a_word_that_no_dictionary_has_is_counted(count: Count, files: dict[str, str]) -> None:
+    [found] = count("spelling", files)
+
+    assert "add it to tools/house/words.txt" in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "qbull redrives cancelled jobs in Valkey; a worker's licence is its own.",
+        "Run `qbul wroker`, or [read](pagge.md) on https://exampel.org/pagge.",
+        "```sh\nqbul\n```",
+        "It takes foo_bar, --flagg, MODULE:APP and pagge.py.",
+    ],
+)
+def test_code_names_and_our_own_words_are_spelled_right(count: Count, line: str) -> None:
+    assert count("spelling", {"docs/some.md": line}) == []
+
+
+def test_the_list_has_only_words_that_the_dictionary_lacks() -> None:
+    lines = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
+
+    assert len(lines) == len(set(lines))
+    assert [line for line in lines if dictionary().lookup(line)] == []
 
 
 def lint(root: Path, *arguments: str) -> int:

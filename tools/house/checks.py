@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from house import facts, names, pages, prose, rooms, sizes
+from house import facts, names, pages, prose, rooms, sizes, spelling
 from house.source import Finding, House
 
 
@@ -42,4 +42,5 @@ CHECKS = (
     Check("page-word", 0, "words that read like a translation on the pages", pages.words),
     Check("page-what", 0, '"what" as a subject on the pages', pages.what),
     Check("page-where", 0, '"where" for "if" on the pages', pages.where),
+    Check("spelling", 0, "words that no dictionary has", spelling.spelling),
 )
