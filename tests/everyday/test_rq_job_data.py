@@ -177,6 +177,7 @@ def test_arguments_and_results_have_the_form_of_rq(queue: Queue) -> None:
     good = queue.enqueue(note, 1, 2, x=3)
     bad = queue.enqueue(fail_after_count, retry=Retry(max=1))
     assert (good.args, good.kwargs, good.latest_result(), good.results()) == ((1, 2), {"x": 3}, None, [])
+    assert (good.timeout, queue.enqueue(note, job_timeout="1m").timeout) == (180, 60)
 
     Worker(queue).work(burst=True)
 

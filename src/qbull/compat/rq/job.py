@@ -174,8 +174,9 @@ class Job(JobData):
 
     @property
     def timeout(self) -> float | None:
-        """The timeout in seconds; None for the default of the queue."""
-        return self._info().timeout
+        """The timeout in seconds: its own, or that of its queue."""
+        own = self._info().timeout
+        return self._app.queues[self.origin].settings.timeout if own is None else own
 
     @property
     def retries_left(self) -> int:
