@@ -193,6 +193,15 @@ def test_arguments_and_results_have_the_form_of_rq(queue: Queue) -> None:
     assert "ValueError: broken" in str(failed.exc_string)
 
 
+def test_each_queue_object_has_its_own_default_timeout(queue: Queue) -> None:
+    patient = open_queue(queue.app, default_timeout="10m")
+
+    sent = [patient.enqueue(note), patient.enqueue(note, job_timeout=5), queue.enqueue(note)]
+    [many] = patient.enqueue_many([Queue.prepare_data(note)])
+
+    assert [job.timeout for job in (*sent, many)] == [600, 5, 180, 600]
+
+
 def test_a_group_finds_its_jobs_in_several_queues(app: qbull.App, queue: Queue) -> None:
     other = Queue("other", connection=app)
     other.register(note)

@@ -44,8 +44,8 @@ class RqCurrentJob(Job):
     def __getattr__(self, name: str) -> Any:
         if name in ("_app", "_handle", "_meta"):
             raise QbullError(
-                f'get_current_job(): task "{self._current.task}" is not registered with qbull.compat.rq.Queue; '
-                "use qbull.current_job() there"
+                f'get_current_job(): task "{self._current.task}" is not registered with '
+                "qbull.compat.rq.Queue; use qbull.current_job() there"
             )
         return super().__getattr__(name)
 

@@ -26,7 +26,7 @@ FRONT_PRIORITY = 1
 class RqEnqueueOptions:
     """The keywords of `enqueue` that are supported here."""
 
-    job_timeout: int | str | None = None
+    job_timeout: float | str | None = None
     ttl: float | None = None
     job_id: str | None = None
     at_front: bool = False

@@ -76,6 +76,8 @@ class Queue(QueuedJobs):
         queue = connection.queues.get(name) or connection.queue(name, retry=NO_RETRIES, timeout=timeout)
         super().__init__(connection, queue)
         self._is_async = is_async
+        # The queue may have been declared before, with another timeout.
+        self._own_timeout = None if default_timeout is None or queue.settings.timeout == timeout else timeout
 
     @property
     def is_async(self) -> bool:
@@ -278,6 +280,8 @@ class Queue(QueuedJobs):
         delay: float | None = None,
     ) -> Handle[Any]:
         options.check_retention(self.queue)
+        if options.job_timeout is None and self._own_timeout is not None:
+            options = replace(options, job_timeout=self._own_timeout)
         call: Calling[..., Any] = Calling(self.queue, self.task_of(function).spec, options.options(at, delay))
         handle = await send_call(self.queue, call, options, args, kwargs)
         if options.unique and not handle.created:

@@ -112,7 +112,7 @@ class Worker:
 
     async def _burst(self) -> bool:
         async with self.app.worker(self.queue_names()) as worker:
-            while not (await self._is_idle() and await self._is_idle()):  # noqa: ASYNC110 - the server is asked
+            while not (await self._is_idle() and await self._is_idle()):  # noqa: ASYNC110 - asks the server
                 await asyncio.sleep(BURST_POLL_SECONDS)
             return worker.started_jobs > 0
 
