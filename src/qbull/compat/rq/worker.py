@@ -145,4 +145,12 @@ class Worker:
 
 
 class SimpleWorker(Worker):
-    """The same as `Worker`: functions run in threads of this process."""
+    """The same as `Worker`: functions run in threads of this process.
+
+    Args:
+        queues: As in `Worker`.
+        name: As in `Worker`.
+        connection: As in `Worker`.
+        serializer: As in `Worker`.
+        others: As in `Worker`.
+    """
