@@ -27,6 +27,7 @@ from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.demand import AskedLabels, AskedResources, make_demand
 from qbull.core.durability import Durability
+from qbull.core.hints import APP_HINTS, refuse_unknown
 from qbull.core.limits import LimitArgument
 from qbull.core.options import SendOptions
 from qbull.core.rate import Rate
@@ -356,10 +357,7 @@ class App:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            fact = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in ("task", "actor"):
-                fact += '; declare a queue first: queue = app.queue("default"), then @queue.task'
-            raise AttributeError(fact, name=name, obj=self)
+            refuse_unknown(self, name, APP_HINTS)
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""

@@ -58,6 +58,8 @@ class Environment:
     """The variable without a QBULL_ name that the password of the dashboard comes from."""
     borrowed_slack: str | None = None
     """The same for the webhook of Slack."""
+    borrowed_database: str | None = None
+    """The same for the database of the outbox."""
 
     def server_url(self) -> str | None:
         """The server's address, if the environment has one.
@@ -86,12 +88,13 @@ class Environment:
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
     given = os.environ if environ is None else environ
     env = _set_variables(environ)
+    database = _database(env)
     url = env.get("QBULL_URL") or env.get("REDIS_URL")
     sharing, sharing_error = _sharing(env)
     return Environment(
         url=url,
         empty_url=None if url else next((name for name in ("QBULL_URL", "REDIS_URL") if name in given), None),
-        database=_database(env),
+        database=database,
         prefix=_prefix(env, "QBULL_PREFIX", "REDIS_PREFIX"),
         partitions=_number(env, "QBULL_PARTITIONS", "TOTAL_PARTITIONS", "PARTITIONS", least=1),
         durability=check_durability(env.get("QBULL_DURABILITY"), "QBULL_DURABILITY"),
@@ -112,6 +115,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         alerts=_alerts(env),
         borrowed_password=_borrowed(env, "QBULL_PASSWORD", "ADMIN_PASSWORD"),
         borrowed_slack=_borrowed(env, *SLACK_VARIABLES),
+        borrowed_database=None if database is None else _borrowed(env, "QBULL_DATABASE_URL", "DATABASE_URL"),
     )
 
 
@@ -119,6 +123,11 @@ def _borrowed(env: Mapping[str, str], own: str, other: str) -> str | None:
     """The other variable, if its value is used: it may belong to another program."""
     is_used = other in env and own not in env and (own != "QBULL_PASSWORD" or "QUEUES_UI_PASS" not in env)
     return other if is_used else None
+
+
+def password_variable(environ: Mapping[str, str] | None = None) -> str:
+    """The variable that the password of the dashboard comes from."""
+    return _name_of(_set_variables(environ), PASSWORD_VARIABLES)
 
 
 def unknown_server_allowed(environ: Mapping[str, str] | None = None) -> bool:

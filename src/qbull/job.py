@@ -13,6 +13,7 @@ import msgspec
 
 from qbull.core.codec import decode_untyped
 from qbull.core.fork import ForkRequest
+from qbull.core.hints import JobHints
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import (
     CANCEL_CONFLICTS,
@@ -30,14 +31,7 @@ from qbull.core.published import check_published_name
 from qbull.core.record import Ending, State, append_ending
 from qbull.core.recorded_steps import RecordedStep, show_records
 from qbull.core.signals import check_signal_name, encode_signal_value, new_signal, refuse_signals
-from qbull.errors import (
-    MAX_COUNT,
-    ArgumentsError,
-    NotFound,
-    QbullError,
-    ResultTimeout,
-    job_not_found,
-)
+from qbull.errors import MAX_COUNT, ArgumentsError, NotFound, QbullError, ResultTimeout, job_not_found
 from qbull.store.audit import audited, of_job
 from qbull.store.read.inspect import StoredJob
 from qbull.store.read.stream import JobStream, ValueSource
@@ -69,7 +63,7 @@ class _OtherJob(Exception):
     """The id belongs to a job of another task by now."""
 
 
-class Job(msgspec.Struct, Generic[R], eq=False, weakref=True):
+class Job(msgspec.Struct, JobHints, Generic[R], eq=False, weakref=True):
     """The handle of a job: its id, and the methods to ask about the job and to act on it.
 
     Enqueueing returns it; `app.job(queue, id)` makes one from an id.

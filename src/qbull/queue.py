@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from qbull.config import QueueSettings
 from qbull.core.demand import AskedLabels, AskedResources
+from qbull.core.hints import QueueHints
 from qbull.core.ids import check_id
 from qbull.core.job_filter import JobFilterArguments
 from qbull.core.job_info import JobInfo
@@ -41,7 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Queue:
+class Queue(QueueHints):
     """A named queue with settings. Made by `app.queue(…)`."""
 
     def __init__(self, app: App, settings: QueueSettings) -> None:
@@ -112,7 +113,7 @@ class Queue:
             chunk: the function takes a list; one call of it runs up to this number of jobs.
             wait: seconds that a chunk waits for more jobs.
         """
-        declare = partial(TaskDeclaration(cpu=cpu, chunk=chunk, wait=wait, **settings).declare, self)
+        declare = partial(TaskDeclaration.of(cpu=cpu, chunk=chunk, wait=wait, **settings).declare, self)
         return declare if function is None else declare(function)
 
     def cron(
@@ -385,7 +386,6 @@ class Queue:
         return await repartition.status(self)
 
     # For the other modules of qbull.
-
     async def _partitions(self) -> list[Partition]:
         client = self.app._client()
         await client.store.open()

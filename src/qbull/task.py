@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
@@ -16,6 +16,7 @@ import msgspec
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.demand import AskedLabels, AskedResources, make_demand
 from qbull.core.durability import Durability
+from qbull.core.hints import TASK_HINTS, TASK_OPTION_HINTS, explain_keyword, refuse_unknown
 from qbull.core.ids import check_key, check_name
 from qbull.core.limits import LimitArgument, check_one_declaration, task_limits
 from qbull.core.options import DEFAULT_OPTIONS, Options, check_expires
@@ -37,19 +38,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-CALLS_OF_OTHERS = {
-    "delay": "{task}.enqueue(…)",
-    "apply_async": "{task}.options(delay=60).enqueue(…)",
-    "send": "{task}.enqueue(…)",
-    "send_with_options": "{task}.options(delay=60).enqueue(…)",
-    "kiq": "{task}.enqueue(…)",
-    "s": "{task}.step(…)",
-    "si": "{task}.step(…)",
-    "signature": "{task}.step(…)",
-    "retry": "qbull.Retry(…) in @queue.task(retry=…), or raise qbull.RetryAfter(seconds)",
-}
-"""Methods that tasks have in Celery, Dramatiq and taskiq, with what to write here."""
 
 
 class Call(Calling[P, R]):
@@ -103,10 +91,7 @@ class Task(Call[P, R]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            fact = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in CALLS_OF_OTHERS:
-                fact += f"; use {CALLS_OF_OTHERS[name].format(task=self.spec.name)}"
-            raise AttributeError(fact, name=name, obj=self)
+            refuse_unknown(self, name, TASK_HINTS, task=self.spec.name)
 
     def schedule(self, name: str, rule: ScheduleRule, args: Mapping[str, Any]) -> Schedule:
         """A schedule of this task. Errors in the rule or the arguments are raised here, not at the first run.
@@ -251,6 +236,16 @@ class TaskDeclaration:
     cpu: bool = False
     chunk: int | None = None
     wait: float = DEFAULT_CHUNK_WAIT_SECONDS
+
+    @classmethod
+    def of(cls, **settings: Any) -> TaskDeclaration:
+        """Check the names of the arguments, because the error of a dataclass would name this class."""
+        known = [each.name for each in fields(cls)]
+        for name, value in settings.items():
+            if name not in known:
+                meant = explain_keyword(name, known, TASK_OPTION_HINTS)
+                raise DeclarationError(f"@queue.task({name}={value!r:.40}): is no setting of a task; {meant}")
+        return cls(**settings)
 
     def declare(self, queue: Queue, function: Callable[..., Any]) -> Task[..., Any]:
         """Register a function as a task of a queue."""

@@ -175,8 +175,16 @@ def test_a_password_of_another_program_is_reported_at_the_start(shell: Shell) ->
 
 
 def test_a_webhook_of_another_program_is_reported_at_the_start(shell: Shell) -> None:
-    shell.start("worker", "sample_app:app", SLACK_WEBHOOK_URL="https://hooks.slack.com/services/x")
-    assert seen(lambda: "alerts go to SLACK_WEBHOOK_URL" in shell.err, within=60)
+    foreign = {"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x"}
+    shell.start("worker", "sample_app:app", **foreign, DATABASE_URL="postgresql://127.0.0.1:1/another")
+    assert seen(lambda: "qbull worker: alerts go to SLACK_WEBHOOK_URL" in shell.err, within=60)
+    assert seen(lambda: "the outbox is read from DATABASE_URL" in shell.err, within=60)
+
+
+def test_a_dashboard_reports_a_webhook_of_another_program_too(shell: Shell) -> None:
+    foreign = {"SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/x"}
+    shell.start("serve", "sample_app:app", "--port", "0", **foreign)
+    assert seen(lambda: "qbull serve: alerts go to SLACK_WEBHOOK_URL" in shell.err, within=60)
 
 
 def test_own_names_need_no_report(shell: Shell) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import qbull.environment
-from qbull.environment import Environment, read_environment
+from qbull.environment import Environment, password_variable, read_environment
 from qbull.errors import ConfigError
 
 SLACK = "https://hooks.slack.com/services/"
@@ -98,6 +98,21 @@ def test_names_of_others_are_reported_if_they_are_used() -> None:
         SLACK_WEBHOOK_URL=SLACK,
         QBULL_SLACK_WEBHOOK_URL=SLACK,
     ) == (None, None)
+
+
+def test_a_database_of_another_program_is_reported_if_it_is_used() -> None:
+    def borrowed(**environ: str) -> str | None:
+        return read_environment(environ).borrowed_database
+
+    assert borrowed(DATABASE_URL="postgresql://db/shop") == "DATABASE_URL"
+    assert borrowed(DATABASE_URL="mysql://db/shop") is None
+    assert borrowed(DATABASE_URL="postgresql://db/x", QBULL_DATABASE_URL="postgresql://db/y") is None
+
+
+def test_the_variable_of_the_password_is_known() -> None:
+    assert password_variable({"ADMIN_PASSWORD": "x", "QUEUES_UI_PASS": "y"}) == "QUEUES_UI_PASS"
+    assert password_variable({"ADMIN_PASSWORD": "x"}) == "ADMIN_PASSWORD"
+    assert password_variable({}) == "QBULL_PASSWORD"
 
 
 def test_a_wrong_value_is_reported_with_the_variable_that_has_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ def tasks(app: qbull.App) -> qbull.Task[[str, int], str]:
         ("s", r"greet\.step"),
         ("si", r"greet\.step"),
         ("retry", r"qbull\.Retry"),
+        ("defer", r"greet\.enqueue"),
     ],
 )
 def test_a_call_of_another_library_names_the_call_to_use(
@@ -84,6 +86,51 @@ async def test_waiting_in_vain_says_that_no_worker_serves_the_queue(
         ResultTimeout, match=r'has not finished within 0\.05 s: no live worker serves queue "work"'
     ):
         await job.result(timeout=0.05)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("enqueue", r"@queue\.task"), ("add", r"app\.send\(")])
+def test_a_queue_names_the_call_to_use(app: qbull.App, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=f"'Queue' object has no attribute '{name}'; .*{hint}"):
+        getattr(app.queue("work"), name)
+    with pytest.raises(AttributeError, match=r"'App' object has no attribute 'enqueue'; .*@queue\.task"):
+        _ = app.enqueue  # type: ignore[attr-defined]
+
+
+async def test_a_job_names_the_call_to_use(tasks: qbull.Task[[str, int], str]) -> None:
+    job = await tasks.enqueue("ada", 1)
+
+    for name, hint in (("get", r"app\.run_sync\(job\.result\("), ("get_status", r"await job\.state\(\)")):
+        with pytest.raises(AttributeError, match=hint):
+            getattr(job, name)
+    with pytest.raises(AttributeError, match=r"'Job' object has no attribute 'nothing'$"):
+        _ = job.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("foreign", "own"), [("countdown", "delay"), ("eta", "at"), ("job_id", "id")])
+async def test_an_option_of_another_queue_names_the_one_to_use(tasks: Any, foreign: str, own: str) -> None:
+    with pytest.raises(qbull.ArgumentsError, match=rf"argument '{foreign}'; write greet\.options\({own}=…\)"):
+        await tasks.enqueue("ada", **{foreign: 60})
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"retries": 3}, r"@queue\.task\(retries=3\): is no setting of a task; use retry=qbull\.Retry"),
+        ({"timout": 3}, "did you mean timeout="),
+        ({"colour": 3}, "there is: name, id, key"),
+    ],
+)
+def test_an_unknown_setting_of_a_task_is_named(app: qbull.App, given: dict[str, int], hint: str) -> None:
+    with pytest.raises(DeclarationError, match=hint):
+        app.queue("work").task(**given)  # type: ignore[call-overload]
+
+
+def test_a_cpu_task_inside_a_function_is_refused_where_it_is_declared(app: qbull.App) -> None:
+    def crunch(n: int) -> int:
+        return n
+
+    with pytest.raises(DeclarationError, match=r"<locals>\.crunch; move it to the top of its module"):
+        app.queue("work").task(cpu=True)(crunch)
 
 
 async def test_a_worker_refuses_cpu_tasks_of_a_script_that_it_cannot_import(app: qbull.App) -> None:

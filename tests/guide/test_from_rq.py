@@ -78,7 +78,7 @@ def break_down() -> None:
 def test_the_smallest_change_runs_with_a_worker_of_its_own(
     page: Page, shell: Shell, closing: list[qbull.App], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, decorated, dependent, refused = page.code("The smallest change")
+    program, decorated, dependent, with_meta, grouped, refused = page.code("The smallest change")
     shop = page.module("shop", program, decorated)
     closing.append(shop.app)
 
@@ -86,12 +86,14 @@ def test_the_smallest_change_runs_with_a_worker_of_its_own(
     shell.start("worker", "shop:app")
     thanked = shop.app.run_sync(shop.app.job("mail", "thanks-ann").result(60))
     exec(dependent, vars(shop))
+    exec(with_meta, vars(shop))
+    exec(grouped, vars(shop))
     exec(refused, vars(shop))
 
     assert thanked == "thank you, ann (thanks-ann)"
     assert shop.done.get_status() == "finished"
     assert Job.fetch("reminder-7", connection=shop.app).get_status() == "scheduled"
-    assert capsys.readouterr().out.startswith("enqueue(meta=…): pass it as an argument")
+    assert capsys.readouterr().out.startswith("enqueue(on_stopped=…): use qbull.Middleware")
     mail = shop.app.queues["mail"]
     ended = seen(
         lambda: [j for j in shop.app.run_sync(mail.jobs("completed")) if j.result == "receipt 7 for ann"],
@@ -99,6 +101,10 @@ def test_the_smallest_change_runs_with_a_worker_of_its_own(
     )
     assert len(ended) == 1
     assert seen(lambda: shop.thanks.is_finished, within=60)
+    assert shop.importing.get_meta() == {"tenant": "ann"}, (
+        "its function was registered after the worker started"
+    )
+    assert len(shop.monday.get_jobs()) == 2
 
 
 def test_what_is_written_for_rq_there_is_what_rq_takes(page: Page) -> None:
@@ -197,7 +203,8 @@ def test_options_of_a_call_arrive(mail: Queue) -> None:
         ({"depends_on": "x"}, "depends_on: job x: no queue of this app has it"),
         ({"result_ttl": -1}, r'queue "mail" does not keep jobs forever.*keep=qbull.Keep\('),
         ({"failure_ttl": 90 * 86400}, "does not keep jobs for 7776000 seconds"),
-        ({"meta": {}}, "progress_sync"),
+        ({"meta": [1]}, "give a dictionary"),
+        ({"group_id": "g"}, r"use Group.create\("),
         ({"on_stopped": print}, "qbull.Middleware"),
         ({"colour": "red"}, "unexpected keyword argument 'colour'"),
         ({"job_timeout": "soon"}, 'job_timeout="soon": give seconds'),
@@ -216,10 +223,10 @@ def test_what_is_not_there_says_what_to_use(mail: Queue) -> None:
         mail.enqueue("os.system", "true")
     with pytest.raises(qbull.ConfigError, match=r"pass the app: connection=qbull.App"):
         Queue("mail", connection=object())  # type: ignore[arg-type]
-    with pytest.raises(qbull.ConfigError, match="is_async=…"):
-        Queue("mail", connection=mail.app, is_async=False)
-    with pytest.raises(ImportError, match="Worker: run: qbull worker MODULE:APP"):
-        from qbull.compat.rq import Worker  # noqa: F401
+    with pytest.raises(qbull.ConfigError, match="job_class=…"):
+        Queue("mail", connection=mail.app, job_class=Job)
+    with pytest.raises(ImportError, match="SpawnWorker: run: qbull worker MODULE:APP"):
+        from qbull.compat.rq import SpawnWorker  # noqa: F401
     with pytest.raises(qbull.NotFound, match=r"add queue.register_callbacks\(function\)"):
         mail.enqueue(note, "x", on_failure=print)
     with pytest.raises(qbull.DeclarationError, match="methods and inner functions"):
@@ -332,8 +339,8 @@ def test_many_calls_are_checked_before_the_first_is_sent(mail: Queue) -> None:
     with pytest.raises(qbull.ArgumentsError, match="missing a required argument"):
         mail.enqueue_many([*good, Queue.prepare_data(note)])
     assert mail.is_empty()
-    with pytest.raises(qbull.ArgumentsError, match=r"enqueue_many\(group_id=…\): use qbull.group"):
-        mail.enqueue_many(good, group_id="g")
+    with pytest.raises(qbull.ArgumentsError, match=r"enqueue_many\(pipeline=…\): use task"):
+        mail.enqueue_many(good, pipeline=object())
     jobs = mail.enqueue_many(good)
 
     assert [job.id for job in jobs] == [f"n-{n}" for n in range(5)]

@@ -10,7 +10,7 @@ SAME_MEANING = {
 }
 
 # Names of Celery and RQ, which compat/ must spell as they do.
-IMITATED_NAMES = {"Dependency", "Job", "Queue", "Retry", "Signature"}
+IMITATED_NAMES = {"Dependency", "Group", "Job", "Queue", "Retry", "Signature", "Worker"}
 
 # Numbers that are fixed by a protocol or a format. They measure nothing, so they need no unit.
 PROTOCOL_NUMBERS = {

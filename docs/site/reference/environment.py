@@ -25,7 +25,7 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
         (
             "QBULL_DATABASE_URL, DATABASE_URL",
             "",
-            "the [PostgreSQL](../guides/postgres.md) of the outbox; another kind in `DATABASE_URL` is left alone",
+            "the [PostgreSQL](../guides/postgres.md) of the outbox; another kind in `DATABASE_URL` is left alone. `qbull worker` and `qbull relay` report at their start if it is that of `DATABASE_URL`",
         ),
         ("QBULL_TRACE", "no", "`yes`: [OpenTelemetry spans](../guides/tracing.md)"),
         (
@@ -121,7 +121,7 @@ VARIABLES: dict[str, list[tuple[str, str, str]]] = {
         (
             "QBULL_SLACK_WEBHOOK_URL, SLACK_WEBHOOK_URL",
             "",
-            "an incoming webhook of Slack: [alerts](../guides/alerts.md); `qbull worker` reports at its start if it is that of `SLACK_WEBHOOK_URL`",
+            "an incoming webhook of Slack: [alerts](../guides/alerts.md); `qbull worker` and `qbull serve` report at their start if it is that of `SLACK_WEBHOOK_URL`",
         ),
         ("QBULL_ALERT_URLS", "", "other destinations, separated by commas"),
         ("QBULL_ALERT_SECRET", "", "signs what goes to webhooks"),

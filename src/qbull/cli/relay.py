@@ -8,6 +8,7 @@ import signal
 import click
 
 from qbull.cli import database as databases
+from qbull.cli.borrowed import report_borrowed
 from qbull.cli.target import Target, on_target
 from qbull.observe.log import set_up_logging
 from qbull.worker.actor import start_actor, stop_actors
@@ -36,6 +37,7 @@ def relay(target: Target, database: str | None) -> None:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stop.set)
         duties = [start_actor(duty) for duty in app._alongside()]
+        report_borrowed("qbull relay", app, outbox=True)
         click.echo("qbull relay: shipping the outbox; press Ctrl-C to stop", err=True)
         await stop.wait()
         await stop_actors(duties)

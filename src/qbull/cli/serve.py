@@ -17,6 +17,7 @@ import qbull
 from qbull.alerts.app_alerts import alert_services
 from qbull.app import App
 from qbull.cli.app_loading import load_app
+from qbull.cli.borrowed import report_borrowed
 from qbull.cli.target import Target
 from qbull.errors import ConfigError
 from qbull.observe.log import set_up_logging
@@ -117,7 +118,7 @@ def serve(
         public_metrics=access.public_metrics or public_metrics,
         environment=environment or access.environment,
     )
-    _warn_of_borrowed_password(app)
+    report_borrowed("qbull serve", app, dashboard=True)
     can_log_in = access.password is not None or access.single_sign_on is not None
     generated = None if can_log_in else secrets.token_urlsafe(12)
     access = replace(access, password=access.password or generated)
@@ -143,15 +144,6 @@ def serve(
                 await stop_actors(duties)
 
     server.run(main)
-
-
-def _warn_of_borrowed_password(app: App) -> None:
-    if app.environment.borrowed_password is not None:
-        click.echo(
-            "qbull serve: the password of the dashboard is that of ADMIN_PASSWORD. "
-            "If it belongs to another program, set QBULL_PASSWORD",
-            err=True,
-        )
 
 
 def _announce(host: str, generated: str | None, port: int) -> None:

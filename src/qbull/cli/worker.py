@@ -22,6 +22,7 @@ import msgspec
 
 from qbull.app import DEFAULT_URL, App
 from qbull.cli.app_loading import load_app
+from qbull.cli.borrowed import report_borrowed
 from qbull.cli.debug import run_debug_worker
 from qbull.cli.duration import SecondsParam
 from qbull.cli.size import SizeParam
@@ -230,17 +231,11 @@ def worker(
             click.echo(
                 f"qbull worker: {count} for {served} at {server_of(app)}; press Ctrl-C to stop", err=True
             )
-            if app.environment.borrowed_slack is not None and app.alerts is app.environment.alerts:
-                click.echo(f"qbull worker: {BORROWED_SLACK}", err=True)
+            report_borrowed("qbull worker", app, outbox=True)
             async with app:
                 return await supervisor.run()
 
     sys.exit(asyncio.run(main()))
-
-
-BORROWED_SLACK = (
-    "alerts go to SLACK_WEBHOOK_URL. If it belongs to another program, set QBULL_SLACK_WEBHOOK_URL to yours"
-)
 
 
 def server_of(app: App) -> str:

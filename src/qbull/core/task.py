@@ -83,4 +83,10 @@ def task_kind(name: str, function: Callable[..., Any], *, cpu: bool) -> TaskKind
                 f'task "{name}": cpu=True runs plain functions in processes; remove async, or cpu=True'
             )
         return "async"
+    qualified = getattr(function, "__qualname__", "")
+    if cpu and "<locals>" in qualified:
+        raise DeclarationError(
+            f'task "{name}": a process of cpu=True cannot import {qualified}; '
+            "move it to the top of its module"
+        )
     return "process" if cpu else "thread"

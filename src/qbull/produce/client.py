@@ -12,6 +12,7 @@ from qbull.codecs.offload import ResultStore
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.durable import StepRecord
+from qbull.core.published import PublishedValue
 from qbull.core.signals import NewSignal
 from qbull.core.streams import StreamEntry
 from qbull.errors import ConfigError
@@ -24,7 +25,7 @@ from qbull.store.read.inspect import StoredJob
 from qbull.store.store import Store
 from qbull.store.verbs.descriptions import KnownTask
 from qbull.store.verbs.flows import FlowStore
-from qbull.store.verbs.history import read_published_values, read_records
+from qbull.store.verbs.history import read_published_values, read_records, set_published_value
 from qbull.store.verbs.partition import Partition
 from qbull.store.verbs.signals import send_signal
 from qbull.store.verbs.streams import read_stream
@@ -129,6 +130,17 @@ class Client:
     async def read_published(self, partition: Partition, id: str, name: str | None) -> dict[str, bytes]:
         """The values that a job has published, or only the one with this name."""
         return await read_published_values(partition, id, name)
+
+    async def set_published(
+        self, settings: QueueSettings, id: str, value: PublishedValue, durability: Durability | None
+    ) -> str:
+        """Set a published value of a job from outside its run; the answer of the verb."""
+        confirmed = self.store.confirmed(durability) if durability is not None else None
+
+        async def send(partition: Partition) -> str:
+            return await set_published_value(partition, confirmed, id, value)
+
+        return await self.on_job(settings, id, send)
 
     def outbox(self, database: str | None) -> Outbox:
         """The writer of outbox rows for calls without a transaction of their own."""

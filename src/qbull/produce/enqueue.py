@@ -18,6 +18,7 @@ import msgspec
 from qbull.codecs.context import payload_context
 from qbull.core.durability import Durability
 from qbull.core.fork import ForkRequest
+from qbull.core.hints import OPTION_HINTS
 from qbull.core.ids import check_id, check_key, new_id
 from qbull.core.layout import GENERATION_SPAN_PARTITIONS, Layout
 from qbull.core.options import DEFAULT_OPTIONS, JOB_OPTIONS, EncodedArguments, Options
@@ -338,6 +339,12 @@ class Calling(Generic[P, R]):
                 raise ArgumentsError(
                     f'task "{self.spec.name}": {option.name!r} is an option of the job, '
                     f"not an argument of the task; write {self.spec.name}.options({option.name}=…).enqueue(…)"
+                ) from None
+        for foreign, option_name in OPTION_HINTS.items():
+            if foreign in kwargs and foreign not in self.spec.signature.parameters:
+                raise ArgumentsError(
+                    f'task "{self.spec.name}": got an unexpected keyword argument {foreign!r}; '
+                    f"write {self.spec.name}.options({option_name}=…).enqueue(…)"
                 ) from None
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> EncodedArguments:

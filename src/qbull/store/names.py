@@ -128,6 +128,9 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       operation:<id>:stop string   a request to stop it; expires after a minute
       operations          zset     start time in ms → operation id, the last 200; expires after a week
       limits              set      the names of all shared limits
+      group:<name>        hash     job id → its queue, for the jobs of a group (compat/rq/group.py); expires
+                                   30 days after the last change
+      groups              set      the names of all groups; expires likewise
     {<prefix>:~<limit>}:  a limit that several queues share
       settings            hash     its declared values, as JSON; permanent
       live, changes       as of a queue
@@ -242,6 +245,13 @@ class Names:
 
     def operation(self, id: str) -> str:
         return f"{self.app}operation:{id}"
+
+    @property
+    def groups(self) -> str:
+        return self.app + "groups"
+
+    def group(self, name: str) -> str:
+        return f"{self.app}group:{name}"
 
     @property
     def bell(self) -> str:

@@ -12,6 +12,7 @@ from qbull.config import QueueSettings
 from qbull.core.durability import Durability
 from qbull.core.durable import StepRecord, decode_record
 from qbull.core.layout import Layout
+from qbull.core.published import PublishedValue
 from qbull.core.record import body_of, repack, split_ending
 from qbull.core.signals import NewSignal
 from qbull.core.streams import StreamEntry
@@ -81,6 +82,15 @@ class InlineClient(Client):
         kept = self._inline.kept.get((partition._queue, id))  # type: ignore[attr-defined]
         found = kept.published if kept is not None else {}
         return {one: content for one, content in found.items() if name in (None, one)}
+
+    async def set_published(
+        self, settings: QueueSettings, id: str, value: PublishedValue, durability: Durability | None
+    ) -> str:
+        kept = self._inline.kept.get((settings.name, id))
+        if kept is None:
+            return "unknown"
+        kept.published[value.name] = value.content
+        return "set"
 
     async def add_fork(
         self,

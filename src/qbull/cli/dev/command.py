@@ -28,7 +28,7 @@ from qbull.cli.dev.files import FileWatcher
 from qbull.cli.dev.process import StartMessage
 from qbull.cli.dev.report import LoadReport
 from qbull.cli.duration import SecondsParam
-from qbull.environment import read_environment
+from qbull.environment import password_variable, read_environment
 from qbull.errors import ConfigError
 
 DASHBOARD_HOST, DASHBOARD_PORT = "127.0.0.1", 3050
@@ -272,7 +272,7 @@ class DevServer:
                 click.echo(f"  queues      {queues}", err=True)
         else:
             url = f"http://{DASHBOARD_HOST}:{self._listening.getsockname()[1]}"
-            password = self._password if self._password_generated else "as in QBULL_PASSWORD"
+            password = self._password if self._password_generated else f"as in {password_variable()}"
             link = login_link(self._listening.getsockname()[1], done.login_code)
             _print(self._app_path)
             for name, text in (

@@ -8,21 +8,27 @@ from __future__ import annotations
 from typing import Any
 
 from qbull.compat.refusal import refuse_name
+from qbull.compat.rq.current import get_current_job
 from qbull.compat.rq.decorators import job
 from qbull.compat.rq.dependency import Dependency
+from qbull.compat.rq.group import Group
 from qbull.compat.rq.instead import RQ_MODULE_HINTS
-from qbull.compat.rq.job import Job, cancel_job, get_current_job, requeue_job
+from qbull.compat.rq.job import Job, cancel_job, requeue_job
 from qbull.compat.rq.queue import Queue
 from qbull.compat.rq.retry import Retry
 from qbull.compat.rq.run import Callback, Repeat
+from qbull.compat.rq.worker import SimpleWorker, Worker
 
 __all__ = [
     "Callback",
     "Dependency",
+    "Group",
     "Job",
     "Queue",
     "Repeat",
     "Retry",
+    "SimpleWorker",
+    "Worker",
     "cancel_job",
     "get_current_job",
     "job",

@@ -70,5 +70,27 @@ class CreatedJob:
         function = self.function
         return function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Values of your own, which travel with the call."""
+        values: dict[str, Any] = self.options.setdefault("meta", {})
+        return values
+
+    @meta.setter
+    def meta(self, values: Mapping[str, Any]) -> None:
+        self.options["meta"] = dict(values)
+
+    @property
+    def description(self) -> str:
+        """The description of the call; by default its function and arguments."""
+        given: str | None = self.options.get("description")
+        return call_string(self.func_name, self.args, self.kwargs) if given is None else given
+
     def save(self) -> None:
         raise Conflict(f"job {self.id}: it is stored when it is enqueued. Use queue.enqueue_job(job)")
+
+
+def call_string(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A call as RQ describes it: `shop.send(7, to='ann')`."""
+    shown = [repr(value) for value in args] + [f"{each}={value!r}" for each, value in sorted(kwargs.items())]
+    return f"{name}({', '.join(shown)})"

@@ -36,7 +36,8 @@ def job(
 
         def delay(*args: Any, **kwargs: Any) -> Job:
             given = {n: kwargs.pop(n) for n in ("job_id", "at_front", "depends_on", "retry") if n in kwargs}
-            both = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)} | given
+            declared = {field.name: getattr(options, field.name) for field in fields(RqEnqueueOptions)}
+            both = {name: value for name, value in declared.items() if value is not None} | given
             return home._send(function, args, kwargs, RqEnqueueOptions.of("delay", both))
 
         function.delay = function.enqueue = delay  # type: ignore[attr-defined]

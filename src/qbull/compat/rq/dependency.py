@@ -69,7 +69,7 @@ async def send_call(
 ) -> Handle[Any]:
     """Enqueue one call with its headers, after the jobs that it depends on."""
     request = call._request([call.check(*args, **kwargs)])
-    request.headers = options.headers(queue) or None
+    request.headers = options.headers(queue, call.spec.name) or None
     dependencies = options.dependencies
     if not dependencies:
         return (await queue._producer.enqueue(request))[0]

@@ -11,6 +11,7 @@ from qbull.compat.refusal import refuse
 from qbull.compat.rq.dependency import Dependency, DependsOn, dependencies_in
 from qbull.compat.rq.functions import seconds_of
 from qbull.compat.rq.instead import RETENTION_HINT, RQ_CALL_HINTS, RQ_GUIDE
+from qbull.compat.rq.meta import DESCRIPTION_HEADER, GROUP_HEADER, META_HEADER, meta_header
 from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, Retry
 from qbull.compat.rq.run import Callback, Repeat, callback_headers
 from qbull.core.options import Options
@@ -25,7 +26,7 @@ FRONT_PRIORITY = 1
 class RqEnqueueOptions:
     """The keywords of `enqueue` that are supported here."""
 
-    job_timeout: int | str | None = None
+    job_timeout: float | str | None = None
     ttl: float | None = None
     job_id: str | None = None
     at_front: bool = False
@@ -37,10 +38,14 @@ class RqEnqueueOptions:
     unique: bool = False
     result_ttl: float | None = None
     failure_ttl: float | None = None
+    meta: Mapping[str, Any] | None = None
+    description: str | None = None
+    group_id: str | None = None
+    """Only `Group.enqueue_many` gives it."""
 
     @classmethod
     def of(cls, what: str, given: Mapping[str, Any]) -> RqEnqueueOptions:
-        known = {field.name for field in fields(cls)}
+        known = {field.name for field in fields(cls)} - {"group_id"}
         refuse(
             what, {n: v for n, v in given.items() if n not in known}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE
         )
@@ -80,10 +85,16 @@ class RqEnqueueOptions:
                     f"{RETENTION_HINT}"
                 )
 
-    def headers(self, queue: QbullQueue) -> dict[str, str]:
+    def headers(self, queue: QbullQueue, task: str) -> dict[str, str]:
         headers = callback_headers(queue, self.on_success, self.on_failure)
         if self.retry is not None:
             headers[RETRY_WAITS_HEADER] = self.retry.header()
         if self.repeat is not None:
             headers[REPEAT_HEADER] = self.repeat.header()
+        if self.meta:
+            headers[META_HEADER] = meta_header(queue, task, self.meta)
+        if self.description is not None:
+            headers[DESCRIPTION_HEADER] = str(self.description)
+        if self.group_id is not None:
+            headers[GROUP_HEADER] = self.group_id
         return headers

@@ -14,11 +14,16 @@ class DuplicateJobError(Conflict):
     """A job with the same id exists, and the call was `unique=True`."""
 
 
+class NoSuchGroupError(NotFound):
+    """No group of this name has jobs."""
+
+
 __all__ = [
     "DeserializationError",
     "DuplicateJobError",
     "InvalidJobOperation",
     "InvalidJobOperationError",
+    "NoSuchGroupError",
     "NoSuchJobError",
     "TimeoutFormatError",
 ]

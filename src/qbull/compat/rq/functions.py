@@ -40,7 +40,7 @@ def check_serializer(what: str, serializer: Any) -> None:
         )
 
 
-def seconds_of(timeout: int | str) -> float:
+def seconds_of(timeout: float | str) -> float:
     """Parse a timeout such as 180, "180", "3m" or "1h"; -1 means no limit."""
     if isinstance(timeout, str):
         number, unit = (

@@ -5,23 +5,24 @@ Every call is synchronous and asks the server; the qbull job is app.job(queue, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from qbull.app import App
-from qbull.compat.refusal import refuse_attribute
-from qbull.compat.rq.class_hints import HintingClass
 from qbull.compat.rq.created import CreatedJob
+from qbull.compat.rq.functions import check_serializer
 from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
+from qbull.compat.rq.job_data import JobData
 from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, waits_in
 from qbull.compat.rq.status import JobStatus, status_of
-from qbull.core.job_info import JobInfo
-from qbull.errors import ArgumentsError, NotFound, job_not_found
+from qbull.errors import (
+    ArgumentsError,
+    NotFound,
+)
 from qbull.job import Job as Handle
 from qbull.produce.after import ids_behind, jobs_before
 from qbull.queue import Queue
-from qbull.worker.current import current_job
 
 A = TypeVar("A")
 
@@ -29,7 +30,7 @@ MAX_LISTED_JOBS = 1000
 """How many waiting jobs the lists of a queue have at most."""
 
 
-class Job(metaclass=HintingClass):
+class Job(JobData):
     """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it.
 
     Args:
@@ -39,34 +40,42 @@ class Job(metaclass=HintingClass):
 
     _class_hints = RQ_JOB_ATTRIBUTE_HINTS
 
-    def __init__(self, app: App, handle: Handle[Any]) -> None:
-        self.id = handle.id
-        self.origin = handle.queue
-        self.created = handle.created
-        self._app = app
-        self._handle = handle
-
     @classmethod
-    def fetch(cls, id: str, connection: App) -> Job:
+    def fetch(cls, id: str, connection: App, serializer: Any = None) -> Job:
         """Find a job in all queues of an app.
 
         Args:
             id: The id of the job.
             connection: The app.
+            serializer: As in `Queue`.
         """
+        check_serializer("Job.fetch", serializer)
         return cls(
             connection, connection.run_sync(find_job(connection, list(connection.queues.values()), id))
         )
 
     @classmethod
-    def fetch_many(cls, job_ids: Iterable[str], connection: App) -> list[Job | None]:
+    def fetch_many(cls, job_ids: Iterable[str], connection: App, serializer: Any = None) -> list[Job | None]:
         """Find jobs; None for each that does not exist.
 
         Args:
             job_ids: The ids.
             connection: The app.
+            serializer: As in `Queue`.
         """
-        return [cls.fetch(id, connection) if cls.exists(id, connection) else None for id in job_ids]
+        check_serializer("Job.fetch_many", serializer)
+        queues = list(connection.queues.values())
+
+        async def find_all() -> list[Handle[Any] | BaseException]:
+            finding = (find_job(connection, queues, id) for id in job_ids)
+            return await asyncio.gather(*finding, return_exceptions=True)
+
+        found: list[Job | None] = []
+        for handle in connection.run_sync(find_all()):
+            if isinstance(handle, BaseException) and not isinstance(handle, NotFound):
+                raise handle
+            found.append(None if isinstance(handle, BaseException) else cls(connection, handle))
+        return found
 
     @classmethod
     def exists(cls, job_id: str, connection: App) -> bool:
@@ -121,9 +130,6 @@ class Job(metaclass=HintingClass):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)
-
     def get_id(self) -> str:
         return self.id
 
@@ -166,39 +172,11 @@ class Job(metaclass=HintingClass):
     def is_canceled(self) -> bool:
         return self.get_status() == "canceled"
 
-    def return_value(self, refresh: bool = True) -> Any:
-        """Return the result of the function; None if it has not finished.
-
-        Args:
-            refresh: Ignored: every call asks the server.
-        """
-        return self._run(self._handle.result()) if self.is_finished else None
-
-    @property
-    def result(self) -> Any:
-        """The same as `return_value()`, for code written for older versions of RQ."""
-        return self.return_value()
-
-    @property
-    def exc_info(self) -> str | None:
-        """The traceback of a failed job, or its error if there is no traceback."""
-        info = self._read()
-        return None if info is None or info.state != "failed" else info.stacktrace or info.error
-
-    @property
-    def func_name(self) -> str:
-        return self._info().task
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """The arguments, by name."""
-        payload: Mapping[str, Any] = self._info().payload
-        return payload
-
     @property
     def timeout(self) -> float | None:
-        """The timeout in seconds; None for the default of the queue."""
-        return self._info().timeout
+        """The timeout in seconds: its own, or that of its queue."""
+        own = self._info().timeout
+        return self._app.queues[self.origin].settings.timeout if own is None else own
 
     @property
     def retries_left(self) -> int:
@@ -206,6 +184,11 @@ class Job(metaclass=HintingClass):
         info = self._info()
         waits = waits_in(self._run(self._headers()), RETRY_WAITS_HEADER)
         return max(len(waits) - info.attempt + 1, 0)
+
+    @property
+    def number_of_retries(self) -> int:
+        """How often the call has been retried."""
+        return max(self._info().attempt - 1, 0)
 
     @property
     def repeats_left(self) -> int:
@@ -220,25 +203,6 @@ class Job(metaclass=HintingClass):
         """How many waiting jobs are before this one; None if it does not wait."""
         waiting = self._run(self._app.queues[self.origin].jobs("waiting", 0, MAX_LISTED_JOBS))
         return next((n for n, info in enumerate(waiting) if info.id == self.id), None)
-
-    @property
-    def created_at(self) -> datetime:
-        return self._info().created_at
-
-    @property
-    def enqueued_at(self) -> datetime:
-        return self._info().created_at
-
-    @property
-    def started_at(self) -> datetime | None:
-        return self._info().started_at
-
-    @property
-    def ended_at(self) -> datetime | None:
-        return self._info().finished_at
-
-    def refresh(self) -> None:
-        """Do nothing: every call asks the server."""
 
     def cancel(self, pipeline: Any = None, enqueue_dependents: bool = False) -> None:
         """Cancel the job, and stop it if it is running. The jobs that depend on it are cancelled too.
@@ -298,24 +262,6 @@ class Job(metaclass=HintingClass):
         """The ids of the jobs that wait for this one."""
         return self._run(ids_behind(self._handle))
 
-    def _info(self) -> JobInfo:
-        info = self._read()
-        if info is None:
-            raise job_not_found(self.origin, self.id)
-        return info
-
-    async def _headers(self) -> Mapping[str, str]:
-        found = await self._handle._find()
-        if found is None:
-            raise job_not_found(self.origin, self.id)
-        return found.body().headers or {}
-
-    def _read(self) -> JobInfo | None:
-        return self._run(self._handle.info())
-
-    def _run(self, coroutine: Coroutine[Any, Any, A]) -> A:
-        return self._app.run_sync(coroutine)
-
 
 async def find_job(app: App, queues: list[Queue], id: str) -> Handle[Any]:
     """Find a job in some queues by its id."""
@@ -326,54 +272,36 @@ async def find_job(app: App, queues: list[Queue], id: str) -> Handle[Any]:
     raise NotFound(f"job {id}: no queue of this app has it; it never existed, or its retention has ended")
 
 
-class RqCurrentJob:
-    """The running job, as `get_current_job()` returns it."""
-
-    def __init__(self) -> None:
-        job = current_job()
-        self.id, self.origin, self.func_name = job.id, job.queue, job.task
-        self.enqueued_at, self.attempt = job.enqueued_at, job.attempt
-        self.retries_left = max(len(waits_in(job.headers, RETRY_WAITS_HEADER)) - job.attempt + 1, 0)
-
-    def __getattr__(self, name: str) -> Any:
-        refuse_attribute(self, name, RQ_JOB_ATTRIBUTE_HINTS)
-
-    def get_id(self) -> str:
-        return self.id
-
-
-def get_current_job() -> RqCurrentJob | None:
-    """Return the running job; None outside of a job, as in RQ."""
-    try:
-        return RqCurrentJob()
-    except NotFound:
-        return None
-
-
-def cancel_job(job_id: str, connection: App, enqueue_dependents: bool = False) -> None:
+def cancel_job(
+    job_id: str, connection: App, serializer: Any = None, enqueue_dependents: bool = False
+) -> None:
     """Cancel a job by its id.
 
     Args:
         job_id: The id.
         connection: The app.
+        serializer: As in `Queue`.
         enqueue_dependents: As in `Job.cancel`.
     """
-    Job.fetch(job_id, connection=connection).cancel(enqueue_dependents=enqueue_dependents)
+    Job.fetch(job_id, connection=connection, serializer=serializer).cancel(
+        enqueue_dependents=enqueue_dependents
+    )
 
 
-def requeue_job(job_id: str, connection: App) -> Job:
+def requeue_job(job_id: str, connection: App, serializer: Any = None) -> Job:
     """Run a failed or cancelled job again, by its id.
 
     Args:
         job_id: The id.
         connection: The app.
+        serializer: As in `Queue`.
     """
-    return Job.fetch(job_id, connection=connection).requeue()
+    return Job.fetch(job_id, connection=connection, serializer=serializer).requeue()
 
 
 def __getattr__(name: str) -> Any:
-    """RQ has these classes in its module of jobs."""
-    if name in ("Callback", "Dependency", "Repeat", "Retry"):
+    """RQ has these names in its module of jobs."""
+    if name in ("Callback", "Dependency", "Repeat", "Retry", "get_current_job"):
         from qbull.compat import rq
 
         return getattr(rq, name)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any
 
 from qbull.app import App
-from qbull.compat.refusal import refuse, refuse_attribute
-from qbull.compat.rq.class_hints import HintingClass
+from qbull.compat.refusal import refuse
 from qbull.compat.rq.created import CreatedJob
 from qbull.compat.rq.dependency import send_call
 from qbull.compat.rq.enqueue_options import RqEnqueueOptions
@@ -30,27 +28,19 @@ from qbull.compat.rq.functions import (
     seconds_of,
 )
 from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_HINTS, RQ_QUEUE_HINTS
-from qbull.compat.rq.job import MAX_LISTED_JOBS, Job, find_job
+from qbull.compat.rq.job import Job
+from qbull.compat.rq.queued_jobs import QueuedJobs
 from qbull.compat.rq.run import callbacks_of, wrapped
-from qbull.errors import ArgumentsError, ConfigError, Conflict, NotFound
+from qbull.errors import ArgumentsError, ConfigError, NotFound
 from qbull.job import Job as Handle
 from qbull.produce.enqueue import Calling
 from qbull.task import Task
 
-REGISTRIES = {
-    "failed_job_registry": "FailedJobRegistry",
-    "finished_job_registry": "FinishedJobRegistry",
-    "started_job_registry": "StartedJobRegistry",
-    "scheduled_job_registry": "ScheduledJobRegistry",
-    "deferred_job_registry": "DeferredJobRegistry",
-    "canceled_job_registry": "CanceledJobRegistry",
-}
-"""Attributes of a queue, and the classes of qbull.compat.rq.registry that they are."""
 DEFAULT_TIMEOUT_SECONDS = 180
 """The default of RQ."""
 
 
-class Queue(metaclass=HintingClass):
+class Queue(QueuedJobs):
     """`Queue("mail", connection=app)`: a queue of the app, which is declared here if it is not yet.
 
     Args:
@@ -58,9 +48,11 @@ class Queue(metaclass=HintingClass):
         connection: The app.
         default_timeout: The timeout of its jobs in seconds, or for example "3m"; 180 by default.
         serializer: "json" or a class for JSON, which is the only format; others are refused.
+        is_async: False runs each call before `enqueue` returns, in a thread of this process. For tests.
         others: Refused, with a hint at the replacement.
     """
 
+    DEFAULT_TIMEOUT = DEFAULT_TIMEOUT_SECONDS
     _class_hints = RQ_QUEUE_ATTRIBUTE_HINTS
 
     def __init__(
@@ -69,6 +61,7 @@ class Queue(metaclass=HintingClass):
         connection: App | None = None,
         default_timeout: int | str | None = None,
         serializer: Any = None,
+        is_async: bool = True,
         **others: Any,
     ) -> None:
         check_serializer("Queue", serializer)
@@ -76,30 +69,19 @@ class Queue(metaclass=HintingClass):
         refuse("Queue", given, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
         if not isinstance(connection, App):
             raise ConfigError(
-                f'Queue("{name}", connection={connection!r}): pass the app: '
+                f'Queue("{name}", connection={_shown(connection)}): pass the app: '
                 'connection=qbull.App("redis://…"); workers load it as MODULE:APP'
             )
-        self.name = name
-        self.app = connection
         timeout = seconds_of(DEFAULT_TIMEOUT_SECONDS if default_timeout is None else default_timeout)
-        self.queue = connection.queues.get(name) or connection.queue(name, retry=NO_RETRIES, timeout=timeout)
-
-    def __repr__(self) -> str:
-        return f"Queue({self.name!r})"
-
-    def __str__(self) -> str:
-        return f"<Queue {self.name}>"
-
-    def __lt__(self, other: Queue) -> bool:
-        return self.name < other.name
+        queue = connection.queues.get(name) or connection.queue(name, retry=NO_RETRIES, timeout=timeout)
+        super().__init__(connection, queue)
+        self._is_async = is_async
+        # The queue may have been declared before, with another timeout.
+        self._own_timeout = None if default_timeout is None or queue.settings.timeout == timeout else timeout
 
     @property
-    def connection(self) -> App:
-        return self.app
-
-    def is_empty(self) -> bool:
-        """Whether no job waits."""
-        return self.count == 0
+    def is_async(self) -> bool:
+        return self._is_async
 
     @classmethod
     def all(cls, connection: App, **others: Any) -> list[Queue]:
@@ -110,30 +92,6 @@ class Queue(metaclass=HintingClass):
             others: Refused, as with `Queue`.
         """
         return [cls(name, connection=connection, **others) for name in connection.queues]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Queue) and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in REGISTRIES:
-            refuse_attribute(self, name, RQ_QUEUE_ATTRIBUTE_HINTS)
-        from qbull.compat.rq import registry  # It needs Queue.
-
-        return getattr(registry, REGISTRIES[name])(queue=self)
-
-    @property
-    def count(self) -> int:
-        """The number of waiting jobs."""
-        return self.app.run_sync(self.queue.stats()).waiting
 
     def register(self, *functions: Callable[..., Any] | ModuleType) -> None:
         """Let workers run functions.
@@ -251,101 +209,29 @@ class Queue(metaclass=HintingClass):
         Args:
             job_datas: The calls.
             pipeline: Refused: each call is complete when it is sent.
-            group_id: Refused: use `qbull.group`.
+            group_id: The name of their group, which `Group.enqueue_many` gives.
         """
-        given = {"pipeline": pipeline, "group_id": group_id}
-        refuse(
-            "enqueue_many",
-            {name: value for name, value in given.items() if value is not None},
-            RQ_CALL_HINTS,
-            ArgumentsError,
-            RQ_GUIDE,
-        )
+        if pipeline is not None:
+            refuse("enqueue_many", {"pipeline": pipeline}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE)
         jobs = list(job_datas)
-        for job in jobs:
-            self.task_of(job.function).check(*job.args, **job.kwargs)
+        self.check_calls(jobs)
 
         async def send_all() -> list[Handle[Any]]:
             return await asyncio.gather(*(self._sending(*call) for call in calls))
 
-        calls = [(job.function, job.args, job.kwargs, _options_of(job)) for job in jobs]
-        return [Job(self.app, handle) for handle in self.app.run_sync(send_all())]
+        calls = [(job.function, job.args, job.kwargs, _options_of(job, group_id)) for job in jobs]
+        handles = self.app.run_sync(send_all())
+        self._run_now()
+        return [Job(self.app, handle) for handle in handles]
 
-    def empty(self) -> int:
-        """Delete all waiting jobs. Returns how many."""
-        deleted = 0
-        while jobs := self.get_jobs():
-            for job in jobs:
-                with suppress(NotFound, Conflict):
-                    job.delete()
-                    deleted += 1
-        return deleted
-
-    def delete(self, delete_jobs: bool = True) -> None:
-        """Delete all waiting jobs. The queue itself stays as long as an app declares it.
+    def check_calls(self, calls: Iterable[CreatedJob]) -> None:
+        """Refuse calls that do not fit their functions.
 
         Args:
-            delete_jobs: False does nothing.
+            calls: The calls.
         """
-        if delete_jobs:
-            self.empty()
-
-    def get_job_position(self, job_or_id: Job | str) -> int | None:
-        """How many waiting jobs are before a job; None if it does not wait.
-
-        Args:
-            job_or_id: The job or its id.
-        """
-        job = self.fetch_job(job_or_id) if isinstance(job_or_id, str) else job_or_id
-        return None if job is None else job.get_position()
-
-    def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
-        """The ids of waiting jobs, in the order in which they will run.
-
-        Args:
-            offset: How many to leave out.
-            length: How many at most; -1 for up to 1,000.
-        """
-        end = offset + (MAX_LISTED_JOBS if length < 0 else length)
-        return [info.id for info in self.app.run_sync(self.queue.jobs("waiting", offset, end))]
-
-    def get_jobs(self, offset: int = 0, length: int = -1) -> list[Job]:
-        """The waiting jobs, in the order in which they will run.
-
-        Args:
-            offset: How many to leave out.
-            length: How many at most; -1 for up to 1,000.
-        """
-        return [Job(self.app, self.queue.job(id)) for id in self.get_job_ids(offset, length)]
-
-    @property
-    def job_ids(self) -> list[str]:
-        return self.get_job_ids()
-
-    @property
-    def jobs(self) -> list[Job]:
-        return self.get_jobs()
-
-    def remove(self, job_or_id: Job | str) -> None:
-        """Delete a job.
-
-        Args:
-            job_or_id: The job or its id.
-        """
-        job = self.fetch_job(job_or_id) if isinstance(job_or_id, str) else job_or_id
-        if job is not None:
-            job.delete()
-
-    def fetch_job(self, job_id: str) -> Job | None:
-        """Return a job of this queue, or None if it does not exist.
-
-        Args:
-            job_id: The id of the job.
-        """
-        try:
-            return Job(self.app, self.app.run_sync(find_job(self.app, [self.queue], job_id)))
-        except NotFound:
-            return None
+        for call in calls:
+            self.task_of(call.function).check(*call.args, **call.kwargs)
 
     def _enqueue(
         self,
@@ -373,7 +259,16 @@ class Queue(metaclass=HintingClass):
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
-        return Job(self.app, self.app.run_sync(self._sending(function, args, kwargs, options, at, delay)))
+        handle = self.app.run_sync(self._sending(function, args, kwargs, options, at, delay))
+        self._run_now()
+        return Job(self.app, handle)
+
+    def _run_now(self) -> None:
+        """Run the waiting jobs in this process, if the queue is not asynchronous."""
+        if not self._is_async:
+            from qbull.compat.rq.worker import Worker  # It needs Queue.
+
+            Worker(self).work(burst=True)
 
     async def _sending(
         self,
@@ -385,6 +280,8 @@ class Queue(metaclass=HintingClass):
         delay: float | None = None,
     ) -> Handle[Any]:
         options.check_retention(self.queue)
+        if options.job_timeout is None and self._own_timeout is not None:
+            options = replace(options, job_timeout=self._own_timeout)
         call: Calling[..., Any] = Calling(self.queue, self.task_of(function).spec, options.options(at, delay))
         handle = await send_call(self.queue, call, options, args, kwargs)
         if options.unique and not handle.created:
@@ -392,5 +289,11 @@ class Queue(metaclass=HintingClass):
         return handle
 
 
-def _options_of(job: CreatedJob) -> RqEnqueueOptions:
-    return RqEnqueueOptions.of("Job.create", {**job.options, "job_id": job.id})
+def _options_of(job: CreatedJob, group: str | None = None) -> RqEnqueueOptions:
+    options = RqEnqueueOptions.of("Job.create", {**job.options, "job_id": job.id})
+    return replace(options, group_id=group)
+
+
+def _shown(connection: object) -> str:
+    """A connection in an error message. The text of a Redis client takes many lines."""
+    return "None" if connection is None else f"{type(connection).__name__}(…)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from qbull.app import App
@@ -10,6 +11,7 @@ from qbull.compat.rq.queue import Queue
 from qbull.compat.rq.status import is_deferred
 from qbull.core.job_info import JobInfo
 from qbull.core.record import State
+from qbull.errors import NotFound
 
 REGISTRY_PAGE_SIZE = 1000
 
@@ -91,6 +93,13 @@ class BaseRegistry:
         ids = ids[start:last]
         return ids[::-1] if desc else ids
 
+    def cleanup(self, timestamp: float | None = None) -> None:
+        """Do nothing: the server keeps the registries.
+
+        Args:
+            timestamp: Ignored.
+        """
+
     def get_queue(self) -> Queue:
         return self._queue
 
@@ -145,6 +154,19 @@ class ScheduledJobRegistry(BaseRegistry):
 
     def _has(self, info: JobInfo) -> bool:
         return super()._has(info) and not is_deferred(info)
+
+    def get_scheduled_time(self, job_or_id: Job | str) -> datetime:
+        """When a job is due. Raises NoSuchJobError if it does not wait for a time.
+
+        Args:
+            job_or_id: The job or its id.
+        """
+        id = _id_of(job_or_id)
+        job = self._queue.fetch_job(id)
+        due = None if job is None else job._info().due_at
+        if due is None:
+            raise NotFound(f'queue "{self.name}": job {id} is not scheduled')
+        return due
 
 
 class DeferredJobRegistry(BaseRegistry):

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from qbull.app import App
+from qbull.compat.rq.current import running_in
 from qbull.compat.rq.functions import Function, name_of
 from qbull.compat.rq.job import Job
 from qbull.compat.rq.retry import REPEAT_HEADER, Retry, raise_retry, raise_returned, waits_in
@@ -92,26 +93,28 @@ def wrapped(queue: Queue, function: Callable[..., Any]) -> Callable[..., Any]:
 
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                result = _checked(await function(*args, **kwargs))
-            except Exception as error:
-                await asyncio.to_thread(_failed, queue, error)
-                raise
-            if _headers():
-                await asyncio.to_thread(_succeeded, queue, result, args, kwargs)
-            return result
+            with running_in(queue):
+                try:
+                    result = _checked(await function(*args, **kwargs))
+                except Exception as error:
+                    await asyncio.to_thread(_failed, queue, error)
+                    raise
+                if _headers():
+                    await asyncio.to_thread(_succeeded, queue, result, args, kwargs)
+                return result
     else:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                result = _checked(function(*args, **kwargs))
-            except Exception as error:
-                _failed(queue, error)
-                raise
-            if _headers():
-                _succeeded(queue, result, args, kwargs)
-            return result
+            with running_in(queue):
+                try:
+                    result = _checked(function(*args, **kwargs))
+                except Exception as error:
+                    _failed(queue, error)
+                    raise
+                if _headers():
+                    _succeeded(queue, result, args, kwargs)
+                return result
 
     _WRAPPED.add(run)
     return run

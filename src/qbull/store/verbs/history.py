@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qbull.core.calls import CALL_FIELD, SIGNALS_FIELD, CallOutcomes, HistoryChange, read_outcomes
 from qbull.core.durable import MAX_STEPS, STEP_FIELD, StepRecord, decode_record
-from qbull.core.published import PUBLISHED_FIELD, read_published
+from qbull.core.published import PUBLISHED_FIELD, PublishedValue, read_published
 from qbull.errors import NotConfirmed, ServerAway
 from qbull.store.confirm import ConfirmedServer
 from qbull.store.retry import idempotent
@@ -120,3 +120,20 @@ async def read_published_values(partition: Partition, id: str, name: str | None)
         found.update(zip(flat[::2], flat[1::2], strict=True))
         if cursor == b"0":
             return read_published(found)
+
+
+@idempotent
+async def set_published_value(
+    partition: Partition, confirmed: ConfirmedServer | None, id: str, value: PublishedValue
+) -> str:
+    """Set a published value from outside the run of its job: "set", "unknown" or "moving".
+
+    Raises ServerAway if it is not confirmed in time as `confirmed` asks.
+    """
+    try:
+        answer: bytes = await (confirmed or partition.server).script(
+            "set_published", partition.base, id, *value
+        )
+    except NotConfirmed as error:
+        raise ServerAway(error.fact) from None
+    return answer.decode()
