@@ -48,7 +48,7 @@ from qbull.observe.trace import Tracing
 from qbull.produce import by_name
 from qbull.produce.after_fork import forget_after_fork, keep_parent_connections
 from qbull.produce.chain import EnqueueChain
-from qbull.produce.client import Client
+from qbull.produce.client import Client, client_of_loop
 from qbull.produce.portal import Portal
 from qbull.queue import Queue
 from qbull.schedules import Schedules
@@ -335,10 +335,7 @@ class App:
 
     def _client(self) -> Client:
         """The connections of the running event loop."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = self._make_client()
-        return self._clients[loop]
+        return client_of_loop(self._clients, self._make_client)
 
     def _make_client(self) -> Client:
         """New connections, for one more event loop."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -162,3 +162,20 @@ class Client:
         finally:
             await self.results.close()
             await self.store.close()
+
+
+def client_of_loop(
+    clients: MutableMapping[asyncio.AbstractEventLoop, Client], make: Callable[[], Client]
+) -> Client:
+    """The client of the running event loop.
+
+    A program that calls `asyncio.run` again and again, as async views of Flask do, has a new loop each time.
+    Clients of closed loops are dropped: nobody can use their connections, or close them properly.
+    """
+    loop = asyncio.get_running_loop()
+    client = clients.get(loop)
+    if client is None:
+        for closed in [other for other in clients if other.is_closed()]:
+            del clients[closed]
+        client = clients[loop] = make()
+    return client
