@@ -7,7 +7,7 @@ enqueued before the jobs that it waits for (store/verbs/flows.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from qbull.core.flow import (
@@ -26,7 +26,14 @@ from qbull.errors import (
 from qbull.job import Job
 from qbull.manage.flow import Flow
 from qbull.produce.chain import Request
-from qbull.produce.flow_plan import FlowExit, StepNode, check_plan_size, plan_call, plan_flow
+from qbull.produce.flow_plan import (
+    FlowExit,
+    StepNode,
+    check_plan_size,
+    plan_call,
+    plan_called_flow,
+    plan_flow,
+)
 from qbull.produce.offload import offload_plan
 
 if TYPE_CHECKING:
@@ -232,27 +239,57 @@ class _FlowBuilder(FlowNodes):
 
 
 async def enqueue_nodes(builder: FlowNodes) -> Flow[Any]:
+    """Send a flow within the app's tracing and middleware."""
+    sent: list[Flow[Any]] = []
+
+    async def send() -> None:
+        sent.append(await _send(builder))
+
+    await _within_chain(builder, send)
+    return sent[0]
+
+
+async def plan_nodes(builder: FlowNodes, called: StepNode, caller: Dependent) -> FlowPlan:
+    """The flow that a durable job calls, within the app's tracing and middleware.
+
+    Args:
+        builder: the jobs of the flow.
+        called: the job whose outcome the caller gets.
+        caller: the job that calls.
+    """
+    app, plans = builder.app, []
+
+    async def send() -> None:
+        layouts = await _layouts(builder)
+        plan = plan_called_flow(builder.nodes, builder.last, layouts, called, caller)
+        plans.append(await offload_plan(app, plan))
+        check_plan_size(plans[-1])
+
+    await _within_chain(builder, send)
+    return plans[0]
+
+
+async def _within_chain(builder: FlowNodes, send: Callable[[], Awaitable[None]]) -> None:
     """Send a flow within the app's tracing and middleware, with one request for each of its tasks."""
     chain = builder.app._chain
     if chain is None:
-        return await _send(builder)
+        await send()
+        return
     nodes: dict[tuple[str, str], list[StepNode]] = {}
     for node in builder.nodes:
         nodes.setdefault((node.step.queue.name, node.step.task), []).append(node)
     groups = list(nodes.values())
     requests = [_request(group) for group in groups]
     last = next(request for request, group in zip(requests, groups, strict=True) if builder.last in group)
-    sent: list[Flow[Any]] = []
 
-    async def send() -> list[list[Job[Any]]]:
+    async def send_carried() -> list[list[Job[Any]]]:
         for request, group in zip(requests, groups, strict=True):
             for node in group:
                 node.options = request.carried(node.options)
-        sent.append(await _send(builder))
+        await send()
         return [[_handle(node, True) for node in group] for group in groups]
 
-    await chain.run(requests, send, last)
-    return sent[0]
+    await chain.run(requests, send_carried, last)
 
 
 def _request(nodes: Sequence[StepNode]) -> Request:
@@ -263,10 +300,7 @@ def _request(nodes: Sequence[StepNode]) -> Request:
 async def _send(builder: FlowNodes) -> Flow[Any]:
     app, last = builder.app, builder.last
     client = app._client()
-    layouts: dict[str, Layout] = {}
-    for queue in {node.step.queue for node in builder.nodes}:
-        layouts[queue.name] = await client.router.register(queue.settings, queue.tasks, app.durability)
-    plan = await offload_plan(app, plan_flow(builder.nodes, builder.last, layouts))
+    plan = await offload_plan(app, plan_flow(builder.nodes, builder.last, await _layouts(builder)))
     check_plan_size(plan)
     confirmed = client.store.confirmed(app.durability) if app.durability is not None else None
     try:
@@ -276,6 +310,15 @@ async def _send(builder: FlowNodes) -> Flow[Any]:
     jobs = {node: _handle(node, created) for node in builder.nodes}
     fallbacks = [jobs[node] for node in builder.fallbacks]
     return Flow(app, plan.flow, list(jobs.values()), jobs[last], fallbacks, created)
+
+
+async def _layouts(builder: FlowNodes) -> dict[str, Layout]:
+    """The layouts of the queues of a flow, by name."""
+    app, layouts = builder.app, {}
+    for queue in {node.step.queue for node in builder.nodes}:
+        router = app._client().router
+        layouts[queue.name] = await router.register(queue.settings, queue.tasks, app.durability)
+    return layouts
 
 
 def _handle(node: StepNode, created: bool) -> Job[Any]:

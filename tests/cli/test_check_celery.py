@@ -95,7 +95,8 @@ def add(self, x):
     add.apply_async((1,), countdown=3, shadow="sum")
     add.s(1).set(queue="mail", routing_key="k")
     self.request.retries, self.request.root_id
-    self.replace(add.s(2))
+    self.add_to_chord(add.s(2))
+    raise self.replace(add.s(2))
     app.control.inspect()
     app.control.revoke("id", terminate=True)
     raise self.retry(exc=None, kwargs={})
@@ -106,7 +107,7 @@ def add(self, x):
         "apply_async(shadow=…)",
         "set(routing_key=…)",
         "self.request.root_id",
-        "self.replace",
+        "self.add_to_chord",
         "app.control.inspect",
         "self.retry(kwargs=…)",
     ]

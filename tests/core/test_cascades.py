@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qbull.core.cascades import root_cause
+from qbull.core.cascades import first_failed_job, root_cause
 
 CASES = [
     ('job 01a1e44a (reserve) of queue "orders" failed: LookupError: sold out', "LookupError: sold out"),
@@ -20,3 +20,11 @@ CASES = [
 @pytest.mark.parametrize(("error", "cause"), CASES)
 def test_the_cause_is_the_error_of_the_first_job(error: str, cause: str | None) -> None:
     assert root_cause(error) == cause
+
+
+FIRST = [("orders", "01a1e44a"), ("orders", "2"), None, None]
+
+
+@pytest.mark.parametrize(("number", "first"), list(enumerate(FIRST)))
+def test_the_first_job_is_known_by_queue_and_id(number: int, first: tuple[str, str] | None) -> None:
+    assert first_failed_job(CASES[number][0]) == first

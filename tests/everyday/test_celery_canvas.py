@@ -257,6 +257,17 @@ def test_a_linked_task_does_not_run_after_a_failure_and_the_errback_does(program
     assert "nothing here" in traceback
 
 
+def test_the_callback_of_a_group_runs_after_its_first_task(program: Program) -> None:
+    group_of_two = group(program.add.s(1, 1), program.add.s(2, 2))
+    group_of_two.link(program.note.s("called"))
+
+    assert program.get(group_of_two.delay()) == [2, 4]
+    program.settle()
+    assert program.noted == [("called",)]
+    with pytest.raises(qbull.ArgumentsError, match="the group is empty"):
+        group().link(program.note.s())
+
+
 def test_the_errback_of_a_chain_runs_once_with_the_task_that_failed(program: Program) -> None:
     add = program.add
     work = chain(add.s(1, 1), program.fail.s(), add.s(1), add.s(2))

@@ -75,6 +75,15 @@ def test_each_of_the_forty_features_works_or_has_its_difference_or_replacement_a
     assert skipped == []
 
 
+def test_the_counts_of_celerys_own_canvas_tests_add_up() -> None:
+    section = GUIDE.read_text().partition("### Celery's own canvas tests\n")[2].partition("\n## ")[0]
+    [total] = re.findall(r"The (\d+) tests of", section)
+    counts = [int(count) for count in re.findall(r"^\| .+ \| (\d+) \|$", section, re.MULTILINE)]
+
+    assert len(counts) > 1
+    assert sum(counts) == int(total)
+
+
 def test_a_call_that_expires_is_not_run(app: Celery) -> None:
     ran: list[str] = []
 

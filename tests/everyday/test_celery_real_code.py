@@ -483,6 +483,19 @@ def test_the_request_has_what_the_call_was_made_with(app: Celery) -> None:
     assert requests == [(result.id, (1, 2), {}, 0, {"trace": [1, 2]}, [1, 2], where)]
 
 
+def test_the_request_has_the_priority_of_the_call(app: Celery) -> None:
+    @app.task(bind=True, name="look", priority=4)
+    def look(self: Any) -> Any:
+        return self.request.delivery_info["priority"]
+
+    results = [look.apply_async(priority=n) for n in range(10)]
+    own, none = look.delay(), app.task(bind=True, name="none")(look.run.func).delay()
+    run_all(app)
+
+    assert [result.get() for result in results] == list(range(10))
+    assert (own.get(), none.get()) == (4, 0)
+
+
 def test_models_of_pydantic_are_checked_and_come_back_as_dictionaries(app: Celery) -> None:
     @app.task(pydantic=True)
     def ship(order: Order) -> Order:

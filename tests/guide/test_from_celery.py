@@ -85,6 +85,7 @@ def test_the_canvas_of_the_page_runs(page: Page, closing: list[qbull.App]) -> No
     results = shop.order(7)
 
     assert [result.get(timeout=60) for result in results] == [16, [0, 2, 4], 6, 11]
+    assert shop.count_pages.delay([100, 200]).get(timeout=60) == 302
     shop.app.run_sync(worker.stop())
 
 
@@ -265,8 +266,8 @@ def test_names_settings_and_attributes_that_are_not_there_say_what_to_use(app: C
 
     with pytest.raises(ImportError, match=r"Reject: raise qbull.Fail"):
         from qbull.compat.celery import Reject  # noqa: F401
-    with pytest.raises(AttributeError, match=r"CeleryTask.replace: enqueue the other task"):
-        _ = add.replace
+    with pytest.raises(AttributeError, match=r"CeleryTask.add_to_chord: the body of a chord waits"):
+        _ = add.add_to_chord
     with pytest.raises(AttributeError, match=r"Celery.amqp: use app.queue"):
         _ = app.amqp
     with pytest.raises(qbull.ConfigError, match=r"result_backend=….: results are stored with the jobs"):

@@ -196,6 +196,9 @@ class ModelCall:
         record = with_flow_flags(pack(body, priority=5, lane=b""), HAS_DEPENDENTS_FLAG)
         return FlowPlan(caller.call, [FlowJobSeed("q", new_id(0), None, False, 0, record)])
 
+    def called_in(self, plan: FlowPlan) -> FlowJobSeed:
+        return plan.seeds[0]
+
     def decode(self, content: bytes, hooks: Any) -> Any:
         return msgspec.json.decode(content)
 

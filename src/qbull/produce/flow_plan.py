@@ -52,9 +52,11 @@ Each comes with the letters of the ends that the next job does not hear of.
 """
 
 
-def plan_flow(nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, Layout]) -> FlowPlan:
+def plan_flow(
+    nodes: Sequence[StepNode], last: StepNode, layouts: Mapping[str, Layout], flow: str = ""
+) -> FlowPlan:
     """All jobs of a flow, ready before anything is sent, in the order of enqueueing."""
-    flow = new_token()
+    flow = flow or new_token()
     for node in nodes:
         step = node.step
         producer = step.queue._producer
@@ -95,6 +97,23 @@ def plan_call(node: StepNode, layout: Layout, caller: Dependent) -> FlowPlan:
     node.placed = producer.place(layout, step.task, step.arguments, node.options, is_protected=True)
     node.links.append(caller)
     return FlowPlan(caller.call, [_flow_job_seed("", node)])
+
+
+def plan_called_flow(
+    nodes: Sequence[StepNode],
+    last: StepNode,
+    layouts: Mapping[str, Layout],
+    called: StepNode,
+    caller: Dependent,
+) -> FlowPlan:
+    """The flow that a durable job calls. `called` is the job whose outcome it gets.
+
+    The name of the flow is that of the call. A plan may be made again if the server was unavailable.
+    """
+    for node in nodes:
+        node.links = []
+    called.links.append(caller)
+    return plan_flow(nodes, last, layouts, caller.call)
 
 
 def _enqueue_order(nodes: Sequence[StepNode], last: StepNode) -> list[StepNode]:

@@ -127,7 +127,7 @@ class _InlineRouter(JobRouter):
         return Layout()
 
     async def partitions(self, settings: QueueSettings) -> list[Partition]:
-        raise _needs_a_server(f'looking at queue "{settings.name}"')
+        raise needs_a_server(f'looking at queue "{settings.name}"')
 
     async def send_one(
         self, settings: QueueSettings, placed: PlacedJob, durability: Durability | None
@@ -245,7 +245,7 @@ class _NoServer:
         return await call()
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _needs_a_server(self._what)
+        raise needs_a_server(self._what)
 
 
 class _InlineResults(_NoServer):
@@ -262,5 +262,5 @@ class _InlineResults(_NoServer):
         return found
 
 
-def _needs_a_server(what: str) -> QbullError:
+def needs_a_server(what: str) -> QbullError:
     return QbullError(f"{what} needs a server, and jobs run inline here; use qbull.testing.embedded(app)")

@@ -22,6 +22,7 @@ from qbull.core.streams import EMITTED_FIELD
 from qbull.core.values import ValueHooks
 from qbull.store.verbs.partition import NewJob
 from qbull.store.verbs.signals import PendingSignals
+from qbull.testing.inline_client import needs_a_server
 from qbull.testing.memory_job import InlineJob
 from qbull.worker.continuing import OtherArguments
 from qbull.worker.current import RunningJob
@@ -93,7 +94,10 @@ class InlineSteps:
         return True
 
     async def plan_call(self, call: TaskCall) -> FlowPlan:
-        return await call.plan(caller_of(self._job, self._app.queues[self._kept.queue].settings))
+        plan = await call.plan(caller_of(self._job, self._app.queues[self._kept.queue].settings))
+        if len(plan.seeds) > 1:
+            raise needs_a_server("a flow")
+        return plan
 
     async def call_outcomes(self, calls: Sequence[str]) -> CallOutcomes:
         fields = {CALL_FIELD + name.encode(): stored for name, stored in self._kept.calls.items()}

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from qbull.core.calls import (
+    CALL_PREFIX,
     CalledJob,
     HistoryChange,
     StartedCall,
@@ -26,6 +27,7 @@ from qbull.core.durable import (
     StepKey,
     StepRecord,
     digest_arguments,
+    encode_error,
     encode_record,
 )
 from qbull.core.flow import Dependency, encode
@@ -59,6 +61,9 @@ from qbull.worker.step_function import (
 from qbull.worker.suspension import Sleep
 from qbull.worker.task_calls import TaskCall
 from qbull.worker.transactions import in_transaction
+
+REPLACEMENT_KEY = StepKey(f"{CALL_PREFIX}replacement", b"", 0)
+"""The record of the jobs that do the work of a job in its place."""
 
 
 class DurableRun(RecordedRun):
@@ -181,13 +186,7 @@ class DurableRun(RecordedRun):
             if record is not None:
                 return self._outcome(record, call, asker)
             begun = self._history.started(key) or await self._start_call(key, call)
-            called = decode_called(self._content(begun))
-            tried = StepTry(begun.started_ms / 1000, 1, joined=called.name)
-            while (stored := self._calls.outcome(called.name)) is None:
-                sleep = Sleep(WAITING_DUE_MS, call.hold_lane, seen=self._calls.last)
-                await self._suspension.sleep(sleep, CALL_POLL_SECONDS)
-                await self._calls.look(called.name)
-            letter, told = await self._called_outcome(called, stored)
+            tried, letter, told = await self._joined(begun, hold_lane=call.hold_lane)
             failure = failure_of(letter, told)
             if failure is not None:
                 await self._failed(key, failure, tried, asker)
@@ -199,6 +198,34 @@ class DurableRun(RecordedRun):
 
     def call_sync(self, call: TaskCall) -> Any:
         return self._services.wait_for(self.call(call))
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether an earlier run has left the work to other jobs, which have not failed."""
+        return self._history.started(REPLACEMENT_KEY) is not None
+
+    async def replace(self, call: TaskCall | None = None) -> Dependency:
+        """Let other jobs do the work of this one, and leave the worker until they have ended.
+
+        Returns their outcome. The first call that was recorded counts, also in a run that gives none. If they
+        fail, the next attempt is not replaced any more.
+        """
+        self._refuse_closed(REPLACEMENT_KEY.name)
+        begun = self._history.started(REPLACEMENT_KEY)
+        if begun is None:
+            if call is None:
+                raise QbullError(f'task "{self._job.body.task}": no other job does its work')
+            begun = await self._start_call(REPLACEMENT_KEY, call)
+        self._history.unplayed.clear()  # the task itself does not run again
+        tried, letter, told = await self._joined(begun, hold_lane=True)
+        failure = failure_of(letter, told)
+        if failure is None:
+            return told
+        await self._put(REPLACEMENT_KEY, "a", encode_error(REPLACEMENT_KEY.name, failure)[0], tried)
+        raise failure
+
+    def replace_sync(self, call: TaskCall | None = None) -> Dependency:
+        return self._services.wait_for(self.replace(call))
 
     async def checkpoint(self, name: str, value: Any) -> Any:
         """The last value of a checkpoint, at its first call; then keep the value."""
@@ -298,11 +325,21 @@ class DurableRun(RecordedRun):
     async def _start_call(self, key: StepKey, call: TaskCall) -> StepRecord:
         """Enqueue the job of a call. Its message and the record that the call has started are one write."""
         plan = await self._services.plan_call(call)
-        seed = plan.seeds[0]
+        seed = call.called_in(plan)
         called = CalledJob(plan.flow, seed.queue, seed.id, call.step.task)
         told = Dependency(seed.queue, seed.id, called.task, together=seed.together)
         started = StartedCall(plan.flow, encode(told), encode(plan))
         return await self._put(key, "l", encode_called(called), StepTry(time.time(), 1, call=started))
+
+    async def _joined(self, begun: StepRecord, *, hold_lane: bool) -> tuple[StepTry, str, Dependency]:
+        """Leave the worker until the job of a call has ended. Returns its outcome."""
+        called = decode_called(self._content(begun))
+        while (stored := self._calls.outcome(called.name)) is None:
+            sleep = Sleep(WAITING_DUE_MS, hold_lane, seen=self._calls.last)
+            await self._suspension.sleep(sleep, CALL_POLL_SECONDS)
+            await self._calls.look(called.name)
+        letter, told = await self._called_outcome(called, stored)
+        return StepTry(begun.started_ms / 1000, 1, joined=called.name), letter, told
 
     async def _called_outcome(self, called: CalledJob, stored: bytes) -> tuple[str, Dependency]:
         """The outcome of a call. It counts only if it is that of the job that was called."""

@@ -175,7 +175,7 @@ class _JobServices:
             raise ArgumentsError(f'call({call.step}): it is a task of another app than "{app}"')
         caller = caller_of(self._job, settings)
         plan = await self._keeper.retry(partial(call.plan, caller))
-        refuse_own_lane(call, self._job, plan.seeds[0])
+        refuse_own_lane(call, self._job, call.called_in(plan))
         return plan
 
     async def call_outcomes(self, calls: Sequence[str]) -> CallOutcomes:

@@ -45,6 +45,10 @@ class TaskCall:
         """The job that the call enqueues."""
         return await self.step.plan_call(caller)
 
+    def called_in(self, plan: FlowPlan) -> FlowJobSeed:
+        """The job whose outcome is that of the call."""
+        return plan.seeds[0]
+
     def decode(self, content: bytes, hooks: ValueHooks) -> Any:
         """The result of the called job."""
         return self.step.call.spec.signature.decode_result(content)

@@ -335,8 +335,9 @@ class Celery(App):
         declare = queue.task(name=name, retry=NO_RETRIES, timeout=traits.time_limit, expires=traits.expires)
         signature = CelerySignature(name, run, self._hooks, returns_plain=traits.pydantic)
         declare(signature.declared)
+        kind, durable = task_kind(name, run, cpu=False), traits.has_self
         queue.tasks[name] = replace(
-            queue.tasks[name], function=run, signature=signature, kind=task_kind(name, run, cpu=False)
+            queue.tasks[name], function=run, signature=signature, kind=kind, durable=durable
         )
 
     def _name_of(self, function: Callable[..., Any]) -> str:

@@ -21,13 +21,16 @@ from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, decode_untyped, enc
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import ArgumentsError, PayloadError
 
-ArgumentSource = Literal["result", "results", "error", "own error", "items", "argument lists", "caller"]
+ArgumentSource = Literal[
+    "result", "results", "gather", "error", "own error", "items", "argument lists", "caller"
+]
 """Where the missing arguments of a partial call come from.
 
 They are the result of the job before, the results of several jobs as a list, or the error of the job before.
 "own error" is for the job that failed itself, not for those that could not run because of it. "items" and
-"argument lists" call the task once for each item. "caller" is for a caller without the signature of the
-task: nothing is missing, but the arguments have no names.
+"argument lists" call the task once for each item. "gather" does not call the task: the list of results is the
+result of the job, which stands at the end of a group that replaces the task. "caller" is for a caller without
+the signature of the task: nothing is missing, but the arguments have no names.
 """
 
 REST_FIELD, MORE_FIELD, SOURCE_FIELD, IMMUTABLE_FIELD, SHAPE_FIELD = "*", "**", "from", "is", "shape"
@@ -47,9 +50,14 @@ class PartialCall:
     shape: list[Any] | None = None
     """How the results of the jobs before are nested; None for a plain list."""
 
+    @property
+    def is_for_each(self) -> bool:
+        """Whether the task is called once for each item."""
+        return self.source in ("items", "argument lists")
+
     def result_of(self, values: list[Any]) -> Any:
         """Return the result of the job, of the results of its calls."""
-        if self.source in ("items", "argument lists"):
+        if self.is_for_each:
             return values
         return values[0] if values else None
 
@@ -102,7 +110,8 @@ class CelerySignature(Signature):
             limit: The maximum size in bytes.
         """
         try:
-            self.whole.bind(*(None,) * missing, *call.args, **call.kwargs)
+            if call.source != "gather":
+                self.whole.bind(*(None,) * missing, *call.args, **call.kwargs)
         except TypeError as error:
             what = "one argument" if missing == 1 else f"{missing} arguments"
             raise ArgumentsError(

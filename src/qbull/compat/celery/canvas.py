@@ -179,7 +179,14 @@ class group(CompositeSignature):
             each.set_immutable(immutable)
 
     def link(self, callback: Any) -> Any:
-        raise ArgumentsError("group.link: no task runs after a group; use chord(group, callback)")
+        """Run another task after the first one of the group, as in Celery. Use a chord to wait for all.
+
+        Args:
+            callback: The signature of the other task. It gets no result.
+        """
+        if not self.tasks:
+            raise ArgumentsError("group.link: the group is empty, so no task comes before the callback")
+        return self.tasks[0].link(signature(callback).clone().set(immutable=True))
 
     def link_error(self, errback: Any) -> Any:
         for each in self.tasks:

@@ -117,14 +117,36 @@ class CanvasFlow(FlowNodes):
         if len(self.nodes) == 1:
             jobs = {self.nodes[0]: await _send_alone(self.nodes[0])}
         else:
-            first = self._first_job()
-            self._name_first_job(first)
-            self.close(first)
+            self._close()
             flow = await enqueue_nodes(self)
             jobs = dict(zip(self.nodes, flow.jobs, strict=True))
-        for node, (task, given) in self._calls.items():
-            announce_sent(task, node.step.call, jobs[node].id, given.args, given.kwargs)
+        self.announce_sent({node: job.id for node, job in jobs.items()})
         return self._result(self._end, jobs)
+
+    def announce_sent(self, ids: Mapping[StepNode, str]) -> None:
+        """Send after_task_publish for each job."""
+        for node, (task, given) in self._calls.items():
+            announce_sent(task, node.step.call, ids[node], given.args, given.kwargs)
+
+    def with_one_end(self, task: CeleryTask, queue: str) -> StepNode:
+        """Return the job that the flow ends with, when all of its jobs are known.
+
+        If it ends with a group, a job of the task is added that gathers the results.
+
+        Args:
+            task: The task that the flow replaces.
+            queue: The queue of that job.
+        """
+        end = self._end.node
+        if end is None:
+            end = self._add(Signature(task, queue=queue), self._end, "gather", "stop")
+        self._close()
+        return end
+
+    def _close(self) -> None:
+        first = self._first_job()
+        self._name_first_job(first)
+        self.close(first)
 
     def _lay(
         self, given: Any, before: CanvasEnd, errbacks: Sequence[Errback], *, is_body: bool = False

@@ -13,7 +13,7 @@ from qbull.compat.celery.exceptions import Retry
 from qbull.compat.celery.group_result import GroupResult
 from qbull.compat.celery.partial_calls import FailedRequest
 from qbull.compat.celery.result import check_get_options
-from qbull.compat.celery.run_events import TaskRun
+from qbull.compat.celery.run_events import Replaced, TaskRun
 from qbull.compat.celery.signature import Signature, listed, signature
 from qbull.core.stacktrace import format_stacktrace
 
@@ -90,6 +90,11 @@ def apply_task(
             with TaskRun(task, args, kwargs, eager_id=id, retries=retries) as run:
                 run.value = _called(task, args, kwargs)
             return EagerResult(id, run.value, "SUCCESS")
+        except Replaced as by:
+            result = apply_canvas(by.signature)
+            if isinstance(result, GroupResult):
+                return EagerResult(id, result.get(), "SUCCESS")
+            return EagerResult(id, result.result, result.state)
         except Retry:
             retries += 1
         except Exception as error:

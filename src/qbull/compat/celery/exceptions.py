@@ -32,6 +32,10 @@ class MaxRetriesExceededError(Exception):
     """Raised by `self.retry(…)` without `exc` if no retries are left."""
 
 
+class ImproperlyConfigured(Exception):
+    """Raised by `self.replace(…)` with an empty chain."""
+
+
 class SoftTimeLimitExceeded(Exception):
     """Raised in a task that runs longer than its soft_time_limit. The task may catch it."""
 

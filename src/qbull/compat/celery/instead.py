@@ -81,10 +81,10 @@ CELERY_RETRY_HINTS = {
 
 CELERY_TASK_ATTRIBUTE_HINTS = {
     "send_event": "use queue.events()",
-    "replace": "enqueue the other task, and return",
     "add_around": _USE_MIDDLEWARE,
     "on_bound": "a task is bound when it is declared; do it after the declaration",
-    "add_to_chord": "enqueue the tasks with a chord of their own, and return",
+    "add_to_chord": "the body of a chord waits for a list of jobs that is fixed; use self.replace(group(…)), "
+    "whose list of results is one result for the body",
     "add_trail": "a job does not know which jobs it has enqueued",
     "shadow_name": "a job has the name of its task; use a second task with name=…",
     "Request": _USE_MIDDLEWARE,

@@ -56,12 +56,17 @@ def complete_calls(task: CeleryTask, call: PartialCall) -> list[CompleteCall]:
             return [complete(*call.args, **call.kwargs)]
         case "error" | "own error":
             return _error_calls(task, call, signature)
-        case "result" | "results":
-            values = [_value_of(task, letter, told) for letter, told in _dependencies()]
-            value = values[0]
-            if call.source == "results":
-                value = values if call.shape is None else _nested(iter(values), call.shape)
-            return [complete(value, *call.args, **call.kwargs)]
+        case "result":
+            letter, told = _dependencies()[0]
+            return [complete(_value_of(task, letter, told), *call.args, **call.kwargs)]
+        case "results" | "gather":
+            return [complete(gathered_results(task, call), *call.args, **call.kwargs)]
+
+
+def gathered_results(task: CeleryTask, call: PartialCall) -> list[Any]:
+    """The results of the jobs before, as the groups at the ends of chains nest them."""
+    values = [_value_of(task, letter, told) for letter, told in _dependencies()]
+    return values if call.shape is None else _nested(iter(values), call.shape)
 
 
 def _error_calls(task: CeleryTask, call: PartialCall, signature: CelerySignature) -> list[CompleteCall]:

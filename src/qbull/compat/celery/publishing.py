@@ -9,8 +9,9 @@ from uuid import uuid4
 import msgspec
 
 from qbull.compat.celery.exact_values import with_types
-from qbull.compat.celery.request import CALL_HEADERS_HEADER, SOFT_LIMIT_HEADER
+from qbull.compat.celery.request import CALL_HEADERS_HEADER, PRIORITY_HEADER, SOFT_LIMIT_HEADER
 from qbull.compat.celery.signals import after_task_publish, before_task_publish
+from qbull.compat.celery.task_options import celery_priority_of, priority_of
 from qbull.errors import ArgumentsError
 
 if TYPE_CHECKING:
@@ -56,9 +57,13 @@ def announce_sent(
         )
 
 
-def headers_of(given: Mapping[str, Any] | None, soft_limit: float | None = None) -> dict[str, str] | None:
-    """Return the headers and the soft time limit of a call as headers of a job."""
+def headers_of(
+    given: Mapping[str, Any] | None, soft_limit: float | None = None, priority: int | None = None
+) -> dict[str, str] | None:
+    """Return the headers, the soft time limit and the priority of a call as headers of a job."""
     made: dict[str, str] = {}
+    if priority is not None and celery_priority_of(priority_of(priority)) != priority:
+        made[PRIORITY_HEADER] = str(priority)
     if soft_limit is not None:
         if not soft_limit > 0:
             raise ArgumentsError(f"apply_async(soft_time_limit={soft_limit!r}): give seconds, more than 0")

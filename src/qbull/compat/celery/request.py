@@ -26,6 +26,9 @@ CALL_HEADERS_HEADER = "celery.headers"
 SOFT_LIMIT_HEADER = "celery.soft_time_limit"
 """The header of jobs that has the seconds of `apply_async(soft_time_limit=…)`."""
 
+PRIORITY_HEADER = "celery.priority"
+"""The header of jobs that has Celery's priority, if that of the job stands for several."""
+
 
 class CeleryRequest:
     """The running job, as `self.request` of Celery."""
@@ -56,11 +59,9 @@ class CeleryRequest:
         if job.task == task:
             self.id, self.called_directly = job.id, False
             self.retries = job.attempt - 1 + int(job.headers.get(RETRIES_HEADER, 0))
-            self.delivery_info = {
-                "exchange": "",
-                "routing_key": job.queue,
-                "priority": celery_priority_of(priority_of(job._running.record)),
-            }
+            known = job.headers.get(PRIORITY_HEADER)
+            priority = celery_priority_of(priority_of(job._running.record)) if known is None else int(known)
+            self.delivery_info = {"exchange": "", "routing_key": job.queue, "priority": priority}
             if SOFT_LIMIT_HEADER in job.headers:
                 self.soft_time_limit = float(job.headers[SOFT_LIMIT_HEADER])
             if CALL_HEADERS_HEADER in job.headers:

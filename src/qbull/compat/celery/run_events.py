@@ -14,6 +14,7 @@ from qbull.errors import Fail, RetryAfter
 
 if TYPE_CHECKING:
     from qbull.compat.celery.task import CeleryTask
+    from qbull.worker.task_calls import TaskCall
 
 log = logging.getLogger("qbull")
 
@@ -34,6 +35,22 @@ class ExceptionInfo:
         return self.traceback
 
 
+class Replaced(BaseException):
+    """The run of a task ends, because a signature does its work.
+
+    Not an Exception, so that a task that catches exceptions does not take it for a failure.
+
+    Args:
+        signature: The signature.
+        call: The call of its jobs; None if it runs here, without a job.
+    """
+
+    def __init__(self, signature: Any, call: TaskCall | None) -> None:
+        super().__init__("the task was replaced")
+        self.signature = signature
+        self.call = call
+
+
 class TaskRun:
     """One call of the function of a task, as a context manager. The caller sets `value`."""
 
@@ -47,12 +64,15 @@ class TaskRun:
         *,
         eager_id: str | None = None,
         retries: int = 0,
+        is_item: bool = False,
     ) -> None:
         self.task = task
         self.args = tuple(args)
         self.kwargs = dict(kwargs)
         self.eager_id = eager_id
         self.retries = retries
+        self.is_item = is_item
+        """Whether its job calls the task for several items."""
         self._token: Token[TaskRun | None] | None = None
 
     def __enter__(self) -> Self:
@@ -79,7 +99,9 @@ class TaskRun:
             except Exception as other:
                 error = other
         try:
-            if error is None or isinstance(error, Exception):
+            if isinstance(error, Replaced):
+                self._tell_end(None, "IGNORED")
+            elif error is None or isinstance(error, Exception):
                 self._tell(error)
         finally:
             if self._token is not None:
@@ -106,6 +128,10 @@ class TaskRun:
                 task, exception=error, traceback=error.__traceback__, einfo=info, **named
             )
         _logged(task.after_return, state, value, *call, info)
+        self._tell_end(value, state)
+
+    def _tell_end(self, value: Any, state: str) -> None:
+        task = self.task
         named = {"task_id": self._id, "task": task, "args": self.args, "kwargs": self.kwargs}
         signals.task_postrun.send(task, retval=value, state=state, **named)
 

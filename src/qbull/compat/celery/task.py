@@ -27,7 +27,7 @@ from qbull.compat.celery.own_apply_async import call_capture
 from qbull.compat.celery.publishing import announce, announce_sent, headers_of
 from qbull.compat.celery.request import CeleryRequest
 from qbull.compat.celery.result import AsyncResult
-from qbull.compat.celery.signature import Signature
+from qbull.compat.celery.signature import Signature, signature
 from qbull.compat.celery.task_handlers import TaskHandlers, TaskSignatures
 from qbull.compat.celery.task_options import CeleryTaskOptions, priority_of
 from qbull.compat.refusal import refuse, refuse_attribute
@@ -258,6 +258,16 @@ class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
         cause = exc or sys.exc_info()[1]
         raise Retry(wait, describe(cause) if cause is not None else "") from exc
 
+    def replace(self, sig: Any) -> Any:
+        """End this run and let other tasks do its work: their result is the result of this job.
+
+        It raises, unless an override of `on_replace` returns.
+
+        Args:
+            sig: A signature, a chain, a group or a chord. The result of a group is a list.
+        """
+        return self.on_replace(signature(sig, app=self.app))
+
     @property
     def _has_own_apply_async(self) -> bool:
         return type(self).apply_async is not CeleryTask.apply_async
@@ -280,15 +290,15 @@ class CeleryTask(TaskHandlers, TaskSignatures, Task[..., Any]):
 
 def options_of(app: Celery, given: Mapping[str, Any], priority: int | None) -> Options:
     """Return options of `apply_async` as qbull has them. `priority` is for calls that have none."""
-    expires = given.get("expires")
-    own = given.get("priority")
+    expires, own = given.get("expires"), given.get("priority")
+    priority = priority if own is None else own
     return Options(
         delay=given.get("countdown"),
         at=_aware(app, given.get("eta")),
-        priority=priority_of(priority if own is None else own),
+        priority=priority_of(priority),
         id=given.get("task_id"),
         timeout=given.get("time_limit"),
-        headers=headers_of(given.get("headers"), given.get("soft_time_limit")),
+        headers=headers_of(given.get("headers"), given.get("soft_time_limit"), priority),
         expires=_aware(app, expires) if isinstance(expires, datetime) else expires,
     )
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from qbull.compat.celery.canvas import ChunkedCalls, chunks, xmap, xstarmap
+from qbull.compat.celery.replacing import replace_running
 from qbull.compat.celery.signature import Signature
 
 if TYPE_CHECKING:
     from qbull.compat.celery.run_events import ExceptionInfo
+    from qbull.compat.celery.task import CeleryTask
 
 CallArgs: TypeAlias = tuple[Any, ...]
 CallKwargs: TypeAlias = dict[str, Any]
@@ -82,6 +84,14 @@ class TaskHandlers:
             kwargs: Its named arguments.
             einfo: The exception with its traceback.
         """
+
+    def on_replace(self, sig: Signature) -> Any:
+        """Called by `replace`. An override may change the signature, and calls `super().on_replace(sig)`.
+
+        Args:
+            sig: The signature that does the work of this run.
+        """
+        return replace_running(cast("CeleryTask", self), sig)
 
 
 class TaskSignatures:

@@ -77,6 +77,11 @@ class CeleryTaskOptions:
         )
         return options
 
+    @property
+    def has_self(self) -> bool:
+        """Whether the function gets the task. It may leave its work to other jobs then: `self.replace(…)`."""
+        return self.bind or self.base is not None
+
     def wait_after(self, retries: int) -> float | None:
         """Return the seconds before the next run; None without a backoff."""
         if not self.retry_backoff:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.arguments import CelerySignature, PartialCall
 from qbull.compat.celery.group_result import GroupResult
-from qbull.compat.celery.partial_calls import complete_calls
+from qbull.compat.celery.partial_calls import complete_calls, gathered_results
+from qbull.compat.celery.replacing import is_replaced, replaced, replaced_sync
 from qbull.compat.celery.result import AsyncResult
-from qbull.compat.celery.run_events import TaskRun
+from qbull.compat.celery.run_events import Replaced, TaskRun
 from qbull.compat.celery.soft_limit import await_within, call_within
 from qbull.compat.celery.task_options import CeleryTaskOptions
 from qbull.errors import DeclarationError
@@ -28,49 +29,76 @@ def guarded(
     parameters = list(signature.parameters.values())
     if traits.bind and not parameters:
         raise DeclarationError(f'task "{traits.name}": bind=True, but it has no first parameter "self"')
-
-    def sent(value: Any) -> Any:
-        if traits.ignore_result:
-            return None
-        if isinstance(value, AsyncResult | GroupResult):
-            value = value.as_tuple()
-        signature = task().spec.signature
-        return signature.result_to_send(value) if isinstance(signature, CelerySignature) else value
-
-    if inspect.iscoroutinefunction(function):
-
-        async def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            with TaskRun(task(), args, kwargs) as this:
-                if this.soft_time_limit is None:
-                    this.value = await task()(*args, **kwargs)
-                else:
-                    this.value = await await_within(this.soft_time_limit, task(), *args, **kwargs)
-            return sent(this.value)
-
-        @functools.wraps(function)
-        async def run(*args: Any, **kwargs: Any) -> Any:
-            if not args or not isinstance(args[0], PartialCall):
-                return await call(args, kwargs)
-            values = [await call(*each) for each in complete_calls(task(), args[0])]
-            return args[0].result_of(values)
-    else:
-
-        def call_plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            with TaskRun(task(), args, kwargs) as this:
-                if this.soft_time_limit is None:
-                    this.value = task()(*args, **kwargs)
-                else:
-                    this.value = call_within(this.soft_time_limit, task(), *args, **kwargs)
-            return sent(this.value)
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if not args or not isinstance(args[0], PartialCall):
-                return call_plain(args, kwargs)
-            values = [call_plain(*each) for each in complete_calls(task(), args[0])]
-            return args[0].result_of(values)
-
+    run = functools.wraps(function)(
+        _coroutine(task) if inspect.iscoroutinefunction(function) else _plain(task)
+    )
     if traits.bind:
         run.__signature__ = signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
         run.__annotations__ = {n: a for n, a in run.__annotations__.items() if n != parameters[0].name}
     return run
+
+
+def _coroutine(task: Callable[[], CeleryTask]) -> Callable[..., Any]:
+    """The run of a coroutine function."""
+
+    async def call(args: Sequence[Any], kwargs: Mapping[str, Any], is_item: bool = False) -> Any:
+        with TaskRun(task(), args, kwargs, is_item=is_item) as this:
+            if this.soft_time_limit is None:
+                this.value = await task()(*args, **kwargs)
+            else:
+                this.value = await await_within(this.soft_time_limit, task(), *args, **kwargs)
+        return _sent(task(), this.value)
+
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        if is_replaced(task()):
+            return _sent(task(), await replaced(task()))
+        try:
+            if not args or not isinstance(args[0], PartialCall):
+                return await call(args, kwargs)
+            partial = args[0]
+            if partial.source == "gather":
+                return _sent(task(), gathered_results(task(), partial))
+            values = [await call(*each, partial.is_for_each) for each in complete_calls(task(), partial)]
+            return partial.result_of(values)
+        except Replaced as by:
+            return _sent(task(), await replaced(task(), by.call))
+
+    return run
+
+
+def _plain(task: Callable[[], CeleryTask]) -> Callable[..., Any]:
+    """The run of a plain function."""
+
+    def call(args: Sequence[Any], kwargs: Mapping[str, Any], is_item: bool = False) -> Any:
+        with TaskRun(task(), args, kwargs, is_item=is_item) as this:
+            if this.soft_time_limit is None:
+                this.value = task()(*args, **kwargs)
+            else:
+                this.value = call_within(this.soft_time_limit, task(), *args, **kwargs)
+        return _sent(task(), this.value)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if is_replaced(task()):
+            return _sent(task(), replaced_sync(task()))
+        try:
+            if not args or not isinstance(args[0], PartialCall):
+                return call(args, kwargs)
+            partial = args[0]
+            if partial.source == "gather":
+                return _sent(task(), gathered_results(task(), partial))
+            values = [call(*each, partial.is_for_each) for each in complete_calls(task(), partial)]
+            return partial.result_of(values)
+        except Replaced as by:
+            return _sent(task(), replaced_sync(task(), by.call))
+
+    return run
+
+
+def _sent(task: CeleryTask, value: Any) -> Any:
+    """A result in the form in which it is encoded."""
+    if task.traits.ignore_result:
+        return None
+    if isinstance(value, AsyncResult | GroupResult):
+        value = value.as_tuple()
+    signature = task.spec.signature
+    return signature.result_to_send(value) if isinstance(signature, CelerySignature) else value
