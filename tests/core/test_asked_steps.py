@@ -15,6 +15,7 @@ from qbull.core.reachable_code import OwnModules, ReachableCode
 
 Unasked = Callable[..., str | None]
 
+MODULES = ("shop_of_test", "helpers_of_shop", "steps_of_shop")
 HELPERS = """\
 import functools
 from steps_of_shop import charge, ship, weigh
@@ -69,7 +70,8 @@ def look_into_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         (tmp_path / "shop_of_test.py").write_text(source)
         importlib.invalidate_caches()
         shop = importlib.import_module("shop_of_test")
-        modules = OwnModules()
+        # Other tests in this process have helpers of their own.
+        modules = OwnModules(MODULES)
         code = ReachableCode(modules, [shop.fulfil])
         asked = AskedSteps(code, helpers_besides([code], modules), tasks)
         records = [StepRecord(number, name, b"", 0, end, b"null") for number, name in enumerate(names, 1)]
@@ -77,7 +79,7 @@ def look_into_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         return found.record.name if found is not None else None
 
     yield look
-    for name in ("shop_of_test", "helpers_of_shop", "steps_of_shop"):
+    for name in MODULES:
         sys.modules.pop(name, None)
 
 

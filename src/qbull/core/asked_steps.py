@@ -14,7 +14,7 @@ from typing import NamedTuple
 from qbull.core.calls import CALL_PREFIX
 from qbull.core.durable import CHECKPOINT_PREFIX, PATCH_PREFIX, SLEEP_NAME, STARTS, StepRecord
 from qbull.core.published import PUBLISH_PREFIX
-from qbull.core.reachable_code import OwnModules, ReachableCode
+from qbull.core.reachable_code import OwnModules, ReachableCode, names_in
 from qbull.core.signals import WAIT_PREFIX
 
 STEP_METHODS = frozenset(("step", "step_sync", "transaction", "transaction_sync"))
@@ -94,19 +94,9 @@ def helpers_besides(codes: Iterable[ReachableCode], modules: OwnModules) -> Reac
         [
             function
             for function in modules.functions()
-            if id(function.__code__) not in known
-            and not STEP_METHODS.isdisjoint(_mentioned(function.__code__))
+            if id(function.__code__) not in known and not STEP_METHODS.isdisjoint(names_in(function.__code__))
         ],
     )
-
-
-def _mentioned(code: CodeType) -> set[str]:
-    """The names in a code object and in those inside it."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _mentioned(constant)
-    return found
 
 
 def _option_names(codes: Iterable[CodeType]) -> set[str] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
@@ -32,13 +32,18 @@ _NO_NAMES: frozenset[str] = frozenset()
 
 
 class OwnModules:
-    """Tells the modules of the user from the standard library, qbull, and packages that do not use qbull."""
+    """Tells the modules of the user from the standard library, qbull, and packages that do not use qbull.
 
-    def __init__(self) -> None:
+    Args:
+        names: the loaded modules that may be those of the user; all by default.
+    """
+
+    def __init__(self, names: Collection[str] | None = None) -> None:
         self._library = sysconfig.get_path("stdlib")
         self._known: dict[str, bool] = {}
-        modules = list(sys.modules.items())
-        self._packages = {_package(name) for name, module in modules if _uses_qbull(module)}
+        loaded = list(sys.modules.items())
+        self._modules = [(name, module) for name, module in loaded if names is None or name in names]
+        self._packages = {_package(name) for name, module in self._modules if _uses_qbull(module)}
 
     def has(self, name: object) -> bool:
         if not isinstance(name, str):
@@ -50,7 +55,7 @@ class OwnModules:
 
     def functions(self) -> Iterator[FunctionType]:
         """The functions and methods of all loaded modules but the standard library and qbull."""
-        for name, module in list(sys.modules.items()):
+        for name, module in self._modules:
             if not self._is_library(name):
                 for value in list(_attributes(module).values()):
                     yield from _functions_of(value, name)
@@ -87,8 +92,9 @@ class ReachableCode:
         self._waiting: list[tuple[object, frozenset[str], int]] = []
         for function in functions:
             self._add(function)
-            if type(function) is FunctionType:
-                self._code(function.__code__, function.__globals__)
+            if type(function) is FunctionType and not modules.has(function.__module__):
+                # A package that does not use qbull: its names are enough.
+                self.names |= names_in(function.__code__)
         while self._waiting:
             if len(self._seen) > MAX_FOLLOWED_OBJECTS:
                 self.is_opaque = True
@@ -188,6 +194,15 @@ class ReachableCode:
             self._add(found, mentioned=names)
         elif is_relative or _package(name) not in sys.stdlib_module_names:
             self.is_opaque = True
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names in a code object and in those inside it."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= names_in(constant)
+    return found
 
 
 def _parts_of(value: Any) -> tuple[object, ...] | None:
