@@ -97,7 +97,7 @@ class FeatureRun:
             return rate
         asyncio.run(_fill(server, feature, calls))
         with worker_process(server, name):
-            return _drained(lambda: _left(server.redis), len(calls))
+            return _drained(lambda: _left(server.redis), len(calls)) * feature.steps
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from qbull import App, Task
 CONCURRENCY = 50
 CHUNK = 1000
 GROUP_SIZE = 10
+STEPS = 20
 LARGE_TEXT = "x" * 10_000
 KEYS = [base64.b64encode(bytes(32)).decode()]
 PREFIX = "bench"
@@ -54,6 +55,16 @@ async def reports(n: int, key: str, text: str) -> None:
     job = qbull.current_job()
     await job.progress(50)
     await job.log("half of it")
+
+
+async def one_step(n: int) -> int:
+    return n
+
+
+async def has_steps(n: int, key: str, text: str) -> None:
+    job = qbull.current_job()
+    for number in range(STEPS):
+        await job.step(one_step, number)
 
 
 async def chunked(calls: list[Call]) -> None: ...
@@ -108,6 +119,7 @@ class Feature:
         keys: number of keys that the jobs have.
         part: part of the jobs of the run; slow rows take fewer.
         with_replica: whether the server needs a replica.
+        steps: steps of each job. If there are any, the rate is that of steps.
     """
 
     meaning: str
@@ -123,6 +135,7 @@ class Feature:
     keys: int = 1_000
     part: float = 1.0
     with_replica: bool = False
+    steps: int = 1
 
     def declare(self, url: str) -> tuple[App, Task[..., Any]]:
         app = App(url, prefix=PREFIX, **self.app())
@@ -178,6 +191,14 @@ FEATURES: dict[str, Feature] = {
     ),
     "progress_and_log": Feature("progress and one log line in each job", 0.5, function=reports, part=0.5),
     "flows": Feature("groups of ten and a job that waits for them", 0.6, fill=in_groups, part=0.3),
+    "steps": Feature(
+        f"durable jobs of {STEPS} steps; steps/s",
+        0.4,
+        function=has_steps,
+        task={"durable": True},
+        part=0.1,
+        steps=STEPS,
+    ),
     "chunks": Feature(
         "a task that takes 100 jobs at once",
         function=chunked,

@@ -73,3 +73,11 @@ def test_enqueues_by_http_are_compared_with_empty_handlers() -> None:
         "enqueue",
         "enqueue",
     ]
+
+
+def test_sleeping_jobs_are_weighed_and_woken() -> None:
+    command = [sys.executable, "-m", "bench.sleeping", "--jobs", "50", "--wakes", "20", "--seconds", "0.5"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()] == ["memory", "processor", "lateness"]

@@ -33,7 +33,7 @@ from faults.servers import SERVER_FAULTS, ServerFaults
 from fleet import Fleet, Member
 from history import ACK, RUN, Book
 from job_plan import PARTITIONS
-from loads import transfers
+from loads import durable, transfers
 from nemesis import PACES, Nemesis, Pace
 from operations import REPARTITIONED, Operations
 from process_table import ORPHAN_SECONDS, OrphanWatch
@@ -287,7 +287,7 @@ def _database(wanted: bool) -> Iterator[Database | None]:
         url = server.url(server.make_database())
         qbull.postgres.migrate(url)
         with psycopg.connect(url) as connection:
-            connection.execute(transfers.CREATE.encode())
+            connection.execute((transfers.CREATE + durable.CREATE).encode())
         yield Database(server, url)
     finally:
         server.remove()

@@ -54,6 +54,8 @@ class Found:
     leaked: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     money: Books | None = None
+    effects: dict[str, int] | None = None
+    """How many rows each transaction of durable tasks has added."""
     replicated: bool = False
     """Servers take over from each other here."""
     outcomes_may_be_lost: bool = False
@@ -120,7 +122,11 @@ class Checker:
         self._found = found
         self._words = words_in(directory / "faults.words")
         self._circumstances = Circumstances(
-            self._words, crashed=found.crashed, ticks_until=found.until, replicated=found.replicated
+            self._words,
+            crashed=found.crashed,
+            ticks_until=found.until,
+            replicated=found.replicated,
+            effects=found.effects,
         )
         self.verdict = Verdict(found=found)
 

@@ -35,12 +35,14 @@ class HasRun(Protocol):
 
 
 class Circumstances:
-    """`words` are the notes of the nemesis and of the campaign about the servers."""
+    """`words` are the notes of the nemesis and of the campaign about the servers, `effects` the rows of durable tasks in PostgreSQL."""
 
     def __init__(
-        self, words: Words, *, crashed: Iterable[str] = (), ticks_until: int = 0, replicated: bool = False
-    ) -> None:
+        self, words: Words, *, crashed: Iterable[str] = (), ticks_until: int = 0, replicated: bool = False,
+        effects: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self.crashed = set(crashed)
+        self.effects = effects
         self.ticks_until = ticks_until
         self.replicated = replicated
         self.deaths: dict[int, int] = {pid: word["at_ns"] for word in words for pid in word.get("pids", ())}

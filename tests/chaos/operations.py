@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 from checker import Found
 from history import Book, words_in
-from loads import transfers
+from loads import durable, transfers
 from loads.schedules import BELLS
 
 import qbull
@@ -33,6 +33,7 @@ PLAIN = (
     "lanes",
     "priorities",
     "durable",
+    "called",
 )
 REDRIVEN_WHOLLY = ("same", "bells", "halts", "transfers")
 """Queues whose dead letters all succeed when they run again."""
@@ -146,3 +147,4 @@ class Operations:
         found.leaked = await strays(store)
         if self._database:
             found.money = transfers.audit(self._database)
+            found.effects = durable.effects_in(self._database)

@@ -361,7 +361,10 @@ def test_durable_steps_run_once_and_signals_are_seen_once() -> None:
         for name in (f"durable:{n}" for n in range(10_000))
         if sum(stage.signals for stage in durable.stages_of(name)) == 1
         and any(stage.sleeps for stage in durable.stages_of(name))
-        and not any(stage.loops for stage in durable.stages_of(name))
+        and not any(
+            stage.loops or stage.calls or stage.books or stage.starts_over
+            for stage in durable.stages_of(name)
+        )
     )
     stages = durable.stages_of(job)
     total = sum(durable.value_of(n, place) for n, stage in enumerate(stages) for place in range(stage.width))
@@ -400,3 +403,46 @@ def test_durable_steps_run_once_and_signals_are_seen_once() -> None:
     ]
     assert any("too early" in fault for fault in judged(durable, history(early)))
     assert judged(durable, [event for event in whole if event.what != "done"]) == [f"{job} is lost"]
+
+
+def test_durable_calls_transactions_and_new_starts_happen_once() -> None:
+    job = next(
+        name
+        for name in (f"durable:{n}" for n in range(10_000))
+        if all(
+            sum(getattr(stage, word) for stage in durable.stages_of(name)) == 1
+            for word in ("calls", "books", "starts_over")
+        )
+        and not any(stage.signals or stage.sleeps for stage in durable.stages_of(name))
+    )
+    stages = durable.stages_of(job)
+    [calling], [booking], [starting] = (
+        [n for n, stage in enumerate(stages) if getattr(stage, word)]
+        for word in ("calls", "books", "starts_over")
+    )
+    total = durable.value_of(booking, durable.BOOKING)
+    total += sum(durable.value_of(n, place) for n, stage in enumerate(stages) for place in stage.places)
+
+    def step(n: int, place: int, began: float) -> Event:
+        if place < durable.FIRST_CALL:
+            return at(began, "step", job, n=n, place=place)
+        return at(began, "called", job, n=n, place=place, id="child")
+
+    def judged_with(events: list[Event], rows: int | None = 1, crashed: Iterable[str] = ()) -> list[str]:
+        effects = None if rows is None else {f"{job} {booking}": rows}
+        return judged(durable, events, Circumstances([], crashed=crashed, effects=effects))
+
+    steps = [
+        step(n, place, 2.0 + n + place / 100) for n, stage in enumerate(stages) for place in stage.places
+    ]
+    runs = [*sent(job), *ran(job, 1.9, 2.95 + starting, how="left"), *ran(job, 2.99 + starting, 91.0)]
+    whole = [*runs, *steps, at(90.0, "returns", job, total=total, got=[], books=True)]
+    assert judged_with(whole) == []
+    assert "happened 2 times" in judged_with(whole, rows=2)[0]
+    assert "left no row" in judged_with(whole, rows=0)[0]
+    other = at(80.0, "called", job, n=calling, place=durable.FIRST_CALL, id="another")
+    assert "enqueued 2 jobs" in judged_with([*whole, other])[0]
+    assert judged_with([*whole, other], crashed=["child"]) == []
+    assert "was skipped" in judged_with([event for event in whole if event.what != "called"])[0]
+    over_again = at(89.0, "step", job, n=0, place=0)
+    assert any("although it was recorded" in fault for fault in judged_with([*whole, over_again]))

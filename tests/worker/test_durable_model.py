@@ -1,9 +1,10 @@
 """Durable tasks of any shape, whose workers die at any await or go on as zombies: the result is that of a plain function.
 
-The oracle runs the same program without steps. A program is made of steps and calls that return or raise, sleeps, waits for
-signals and published values, in sequence, in parallel, inside try and except, and in loops with a checkpoint; then the job may start over. Workers die before a step's effect, after it, before its record is
-written, and when it is written but its reply is lost. A zombie goes on beside its successor and must record nothing.
-Messages between jobs are delivered twice, and no called job is kept after its end.
+The oracle runs the same program without steps. A program is made of steps, calls and transactions that return or raise, sleeps,
+waits for signals and published values, in sequence, in parallel, inside try and except, and in loops with a checkpoint; then the
+job may start over. Workers die before a step's effect, after it, before its record is written, and when it is written but its reply
+is lost; in a transaction also before and after the commit. A zombie goes on beside its successor and must record nothing.
+Messages between jobs are delivered twice, and no called job is kept after its end. The effect of a transaction happens once.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import psycopg
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from partition_driver import CRASHED, PartitionDriver
+from psycopg_pool import AsyncConnectionPool
 
 from conftest import every_fault, strays
 from qbull.config import Keep
@@ -52,7 +56,7 @@ from qbull.store.verbs.history import (
 )
 from qbull.store.verbs.outcomes import PartitionOutcomes
 from qbull.store.verbs.signals import PendingSignals, read_pending_signals, send_signal
-from qbull.worker.current import RunningJob
+from qbull.worker.current import RunningJob, running
 from qbull.worker.durable import DurableRun
 from qbull.worker.durable_services import NO_SPAN
 from qbull.worker.step_calls import StepCall, StepOptions, WakeTime
@@ -61,7 +65,7 @@ from qbull.worker.task_calls import TaskCall
 Program = Any
 parts: st.SearchStrategy[Program] = st.recursive(
     st.tuples(
-        st.sampled_from(["step", "step", "call"]),
+        st.sampled_from(["step", "step", "call", "transaction"]),
         st.sampled_from("abc"),
         st.integers(0, 1),
         st.sampled_from([False] * 4 + [True]),
@@ -209,8 +213,11 @@ class World:
     `is_eager`: called jobs run while their caller does, not when it waits for them.
     """
 
-    def __init__(self, driver: PartitionDriver, *, is_eager: bool) -> None:
+    def __init__(
+        self, driver: PartitionDriver, *, is_eager: bool, pool: AsyncConnectionPool | None = None
+    ) -> None:
         self.driver = driver
+        self.pool = pool
         self.is_eager = is_eager
         self.flows = FlowStore(driver.store)
         # A zombie may still run what it has called while its successor starts.
@@ -287,6 +294,7 @@ async def interpret(
     wait: Callable[[], Awaitable[None]],
     call: Callable[[str, int, bool], Awaitable[Any]],
     publish: Callable[[], Awaitable[None]],
+    transaction: Callable[[str, int, bool], Awaitable[Any]],
 ) -> Any:
     """Run a program with the given steps."""
 
@@ -296,6 +304,8 @@ async def interpret(
                 return await step(name, argument, fails)
             case ("call", name, argument, fails):
                 return await call(name, argument, fails)
+            case ("transaction", name, argument, fails):
+                return await transaction(name.upper(), argument, fails)
             case ("sleep", hours, after):
                 await sleep(hours)
                 return await run(after)
@@ -332,9 +342,10 @@ async def interpret(
     return results
 
 
-async def expected(program: Program) -> tuple[Any, Counter[tuple[str, int]]]:
-    """The result of the plain function, and how often it calls each step."""
+async def expected(program: Program) -> tuple[Any, Counter[tuple[str, int]], Counter[tuple[str, int]]]:
+    """The result of the plain function, how often it calls each step, and how often each transaction commits."""
     calls: Counter[tuple[str, int]] = Counter()
+    commits: Counter[tuple[str, int]] = Counter()
 
     async def step(name: str, argument: int, fails: bool) -> Any:
         calls[name, argument] += 1
@@ -358,11 +369,15 @@ async def expected(program: Program) -> tuple[Any, Counter[tuple[str, int]]]:
     async def publish() -> None:
         calls["publish", 0] += 1
 
+    async def transaction(name: str, argument: int, fails: bool) -> Any:
+        commits[name, argument] += not fails
+        return await step(name, argument, fails)
+
     for _ in range(program[2] + 1):
-        found = await outcome(interpret(program, step, checkpoint, sleep, wait, call, publish))
+        found = await outcome(interpret(program, step, checkpoint, sleep, wait, call, publish, transaction))
         if isinstance(found, str):
             break
-    return found, calls
+    return found, calls, +commits
 
 
 async def outcome(run: Coroutine[Any, Any, Any]) -> Any:
@@ -378,6 +393,8 @@ async def live(world: World, life: Life, program: Program) -> Any:
     data = await read_job_data(delivered.delivery.partition, delivered.id.decode())
     body = body_of(delivered.record)
     job = RunningJob("q", delivered.delivery.position, delivered.id, delivered.record, body)
+    job.partition = delivered.delivery.partition
+    running.set(job)
     run = DurableRun(job, read_history(data), life)
     world.lives += 1
     number = world.lives
@@ -416,8 +433,22 @@ async def live(world: World, life: Life, program: Program) -> Any:
         # Each life would publish other values.
         await run.publish("v", number)
 
+    async def transaction(name: str, argument: int, fails: bool) -> Any:
+        async def effect(connection: Any, argument: int) -> Any:
+            await life.point()
+            world.effects[name, argument] += 1
+            await connection.execute("INSERT INTO effects VALUES (%s, %s)", (name, argument))
+            await life.point()
+            if fails:
+                raise Broken(f"{name}{argument}")
+            return [name, argument]
+
+        await life.point()
+        call = StepCall(effect, (argument,), {}, StepOptions(f"{name}{fails}"), world.pool)
+        return await run.step(call)
+
     try:
-        found = await outcome(interpret(program, step, checkpoint, sleep, wait, call, publish))
+        found = await outcome(interpret(program, step, checkpoint, sleep, wait, call, publish, transaction))
         await life.point()
         if not isinstance(found, str) and body.continued < program[2]:
             run.continue_as((body.continued + 1,), {})
@@ -455,17 +486,24 @@ async def start_anew(world: World, delivered: DeliveredJob, continued: Continued
     return refused
 
 
+async def committed(pool: AsyncConnectionPool) -> Counter[tuple[str, int]]:
+    """How often each transaction has had its effect."""
+    async with pool.connection() as connection:
+        rows = await connection.execute(
+            "SELECT name, argument, count(*) FROM effects GROUP BY name, argument"
+        )
+        return Counter({(name, argument): many for name, argument, many in await rows.fetchall()})
+
+
 async def run_to_the_end(
-    store: Store, program: Program, lives: Iterator[tuple[int, bool]], early: int, is_eager: bool
+    world: World, program: Program, lives: Iterator[tuple[int, bool]], early: int
 ) -> None:
     """Let workers run the job until one of them survives it. Some signals come before it starts."""
-    await store.server.call("FLUSHALL")
-    driver = await PartitionDriver.open(store, keep=Keep(completed=0, failed=0))
-    world = World(driver, is_eager=is_eager)
+    driver = world.driver
     await driver.enqueue("job")
     for _ in range(early):
         await world.send()
-    wanted, calls = await expected(program)
+    wanted, calls, commits = await expected(program)
     zombies: list[tuple[Life, asyncio.Task[Any]]] = []
     died_before = False
     for number in range(100):
@@ -512,6 +550,9 @@ async def run_to_the_end(
     # Each call has run one job, and no other job ran.
     own = Counter({key: times for key, times in calls.items() if key[0].endswith("()")})
     assert world.called == own
+    # The effect of each transaction has happened once.
+    if world.pool is not None:
+        assert await committed(world.pool) == commits
     # Each signal is received once, and none is skipped.
     assert sorted(world.received) == list(range(1, len(world.received) + 1))
     assert len(world.received) <= world.sent
@@ -519,10 +560,19 @@ async def run_to_the_end(
     assert all(world.effects[key] >= times for key, times in (calls - own).items())
     if not died_before:
         assert world.effects == calls - own
-    assert await every_fault(store) == []
-    assert await strays(store) == []
+    assert await every_fault(driver.store) == []
+    assert await strays(driver.store) == []
 
 
+@pytest.fixture(name="effects")
+def make_table(database: str) -> str:
+    """A database with a table for the effects of transactions."""
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE effects (name text, argument int)")
+    return database
+
+
+@pytest.mark.timeout(300)
 @settings(
     max_examples=150,
     deadline=None,
@@ -530,13 +580,20 @@ async def run_to_the_end(
 )
 @given(program=programs, lives=deaths, early=st.integers(0, 2), is_eager=st.booleans())
 def test_any_durable_task_ends_like_a_plain_function_wherever_its_workers_die(
-    server_url: str, program: Program, lives: list[tuple[int, bool]], early: int, is_eager: bool
+    server_url: str, effects: str, program: Program, lives: list[tuple[int, bool]], early: int, is_eager: bool
 ) -> None:
     async def run() -> None:
         store = Store(server_url, "test")
         await store.open()
+        await store.server.call("FLUSHALL")
         try:
-            await run_to_the_end(store, program, iter(lives), early, is_eager)
+            driver = await PartitionDriver.open(store, keep=Keep(completed=0, failed=0))
+            # A successor may wait for the transaction of each zombie.
+            async with AsyncConnectionPool(effects, min_size=1, max_size=50) as pool:
+                async with pool.connection() as connection:
+                    await connection.execute("TRUNCATE effects, qbull_inbox")
+                world = World(driver, is_eager=is_eager, pool=pool)
+                await run_to_the_end(world, program, iter(lives), early)
         finally:
             await store.close()
 

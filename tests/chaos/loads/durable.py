@@ -1,6 +1,8 @@
-"""Durable tasks: 3 to 50 steps in stages, some beside each other, with sleeps, signals, checkpoints and failed attempts between them.
+"""Durable tasks: 3 to 50 steps in stages, some beside each other, with sleeps, signals, calls of other tasks, transactions in PostgreSQL,
+checkpoints, failed attempts and new starts between them.
 
 A step of a stage runs only after every step of the stages before it was recorded. So the steps that were run tell which were recorded.
+A transaction adds a row to a table, which is counted when all is over.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ import asyncio
 import random
 import zlib
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from campaign_app import KEEP, RETRY, app
+import psycopg
+from campaign_app import DATABASE, KEEP, RETRY, app
 from circumstances import SECOND, Circumstances
+from psycopg_pool import AsyncConnectionPool
 
 import qbull
 from loads.oracle import check_created, check_delivery, check_never_twice, runs_of
@@ -24,7 +28,14 @@ SIGNAL_SECONDS = 8.0
 """A task waits so long for a signal; its producer may have been killed."""
 MAX_EARLY_NS = 5_000_000
 """The server counts milliseconds, and the note is written a moment before the sleep starts."""
-queue = app.queue(NAME, partitions=2, concurrency=8, retry=RETRY, keep=KEEP, alert=False)
+FIRST_CALL, BOOKING = 50, 90
+"""The places of the called jobs of a stage, and of its transaction, after those of its steps."""
+CREATE = "CREATE TABLE durable_effects (job text NOT NULL, stage int NOT NULL);"
+MANY_ATTEMPTS = qbull.Retry(attempts=1000, backoff="fixed", delay=0.1)
+"""A job cannot go on while the database is down."""
+queue = app.queue(NAME, partitions=2, concurrency=8, retry=MANY_ATTEMPTS, keep=KEEP, alert=False)
+called = app.queue("called", partitions=2, concurrency=8, retry=RETRY, keep=KEEP, alert=False)
+pool = AsyncConnectionPool(DATABASE, min_size=1, max_size=5, open=False, timeout=5) if DATABASE else None
 
 
 class Stage(NamedTuple):
@@ -36,6 +47,18 @@ class Stage(NamedTuple):
     loops: int = 0
     fails: bool = False
     """The first attempt fails before this stage."""
+    calls: int = 0
+    """Jobs that the task calls, beside each other, after its steps."""
+    books: bool = False
+    """Then a transaction adds a row."""
+    starts_over: bool = False
+    """Then the job starts over, with the stages that are left."""
+
+    @property
+    def places(self) -> list[int]:
+        """Of its steps and called jobs."""
+        calls = range(FIRST_CALL, FIRST_CALL + self.calls)
+        return [*range(self.width or self.loops), *calls]
 
 
 def stages_of(job: str) -> list[Stage]:
@@ -52,6 +75,9 @@ def stages_of(job: str) -> list[Stage]:
                 sleeps=luck.uniform(0.05, 0.5) if wait < 0.04 else 0.0,
                 signals=luck.choice((1, 2)) if 0.04 <= wait < 0.08 else 0,
                 fails=0.08 <= wait < 0.1,
+                calls=luck.choice((1, 1, 3)) if 0.1 <= wait < 0.16 else 0,
+                books=0.16 <= wait < 0.22,
+                starts_over=0.22 <= wait < 0.25,
             )
         )
         left -= width
@@ -69,12 +95,26 @@ def value_of(stage: int, place: int) -> int:
     return stage * 100 + place
 
 
+async def book(connection: Any, job: str, stage: int) -> int:
+    await connection.execute("INSERT INTO durable_effects (job, stage) VALUES (%s, %s)", (job, stage))
+    return value_of(stage, BOOKING)
+
+
+@called.task
+async def assist(job: str, stage: int, place: int) -> int:
+    with run_recorded("called"):
+        note(NAME, "called", job, n=stage, place=place, id=qbull.current_job().id)
+        await asyncio.sleep(0.002)
+        return value_of(stage, place)
+
+
 @queue.task(durable=True)
-async def fulfil(job: str) -> int:
-    current = qbull.current_job()
+async def fulfil(job: str, first: int = 0, total: int = 0, got: list[int] | None = None) -> int:
+    current, got = qbull.current_job(), list(got or ())
     with run_recorded(NAME) as attempt:
-        total, got = 0, list[int]()
         for number, stage in enumerate(stages_of(job)):
+            if number < first:
+                continue
             if stage.fails and attempt == 1:
                 raise ValueError("not yet")
             if stage.sleeps:
@@ -86,12 +126,26 @@ async def fulfil(job: str) -> int:
                     got.append(await current.wait_for("go", type=int, timeout=SIGNAL_SECONDS))
                 except qbull.SignalTimeout:
                     got.append(-1)
-            places = (current.step(add, job, number, place) for place in range(stage.width))
-            total += sum(await asyncio.gather(*places))
-            if stage.loops:
-                total += await _loop(job, number, stage.loops)
-        note(NAME, "returns", job, total=total, got=got)
+            total += await _work(job, number, stage)
+            if stage.starts_over:
+                current.continue_as(job, number + 1, total, got)
+        note(NAME, "returns", job, total=total, got=got, books=pool is not None)
         return total
+
+
+async def _work(job: str, number: int, stage: Stage) -> int:
+    """The steps, calls and the transaction of a stage; the sum of their results."""
+    current = qbull.current_job()
+    steps = (current.step(add, job, number, place) for place in range(stage.width))
+    total = sum(await asyncio.gather(*steps))
+    calls = (current.call(assist.step(job, number, FIRST_CALL + n)) for n in range(stage.calls))
+    total += sum(await asyncio.gather(*calls))
+    if stage.books and pool is not None:
+        await pool.open()
+        total += await current.transaction(pool, book, job, number)
+    if stage.loops:
+        total += await _loop(job, number, stage.loops)
+    return total
 
 
 async def _loop(job: str, number: int, loops: int) -> int:
@@ -135,12 +189,12 @@ async def _signal(handle: qbull.Job[int], job: str, value: int) -> None:
 
 def check(events: list[Event], circumstances: Circumstances) -> Report:
     report = Report(NAME)
-    check_delivery(report, [event for event in events if event.what != "step"])
+    check_delivery(report, [event for event in events if event.what not in ("step", "called")])
     check_created(report, events)
     check_never_twice(report, runs_of(events))
     by_job: dict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.what in ("step", "sleeps", "waits", "signalled", "returns", "began"):
+        if event.what in ("step", "called", "sleeps", "waits", "signalled", "returns", "began"):
             by_job[event.job].append(event)
     counts: Counter[str] = Counter()
     for job, some in by_job.items():
@@ -148,7 +202,10 @@ def check(events: list[Event], circumstances: Circumstances) -> Report:
         _check_steps(report, counts, job, stages, some, circumstances)
         _check_sleeps(report, job, stages, some)
         _check_signals(report, counts, job, some)
-    report.counts |= {"steps": counts["steps"], "signals": counts["signals"]}
+        _check_calls(report, counts, job, some, circumstances.crashed)
+        _check_effects(report, counts, job, stages, some, circumstances.effects)
+    words = ("steps", "signals", "calls", "transactions", "new starts")
+    report.counts |= {word: counts[word] for word in words}
     report.excused = {word: many for word, many in counts.items() if word == "taken over"}
     return report
 
@@ -164,6 +221,8 @@ def _check_steps(
     for event in events:
         if event.what == "began":
             this_run = {step for step in this_run if step[0] != event.process}
+        if event.what == "called":
+            ran.add((event.n, event.facts["place"]))
         if event.what != "step":
             continue
         step = event.n, event.facts["place"]
@@ -180,10 +239,13 @@ def _check_steps(
                 report.faults.append(f"{job}: step {step} ran again although it was recorded")
         else:
             furthest, since = reached, event.at
-    planned = {(n, place) for n, stage in enumerate(stages) for place in range(stage.width or stage.loops)}
+    planned = {(n, place) for n, stage in enumerate(stages) for place in stage.places}
     total = sum(value_of(*step) for step in planned)
     for event in events:
         if event.what == "returns":
+            if event.facts.get("books"):
+                total += sum(value_of(n, BOOKING) for n, stage in enumerate(stages) if stage.books)
+            counts["new starts"] += sum(stage.starts_over for stage in stages)
             report.faults += [f"{job}: step {step} was skipped" for step in sorted(planned - ran)]
             if event.facts["total"] != total:
                 report.faults.append(f"{job} returned {event.facts['total']} instead of {total}")
@@ -221,3 +283,43 @@ def _check_signals(report: Report, counts: Counter[str], job: str, events: list[
                 if value < 0 and sent.get(expected, deadline) < deadline:
                     report.faults.append(f"{job}: wait {place} timed out although the signal was there")
             return
+
+
+def _check_calls(
+    report: Report, counts: Counter[str], job: str, events: list[Event], crashed: set[str]
+) -> None:
+    """Each call has one job, however often it ran. After one that is a dead letter because its workers died, the task calls again."""
+    ids: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for event in events:
+        if event.what == "called":
+            ids[event.n, event.facts["place"]].add(event.facts["id"])
+    counts["calls"] += len(ids)
+    for call, some in ids.items():
+        if len(some - crashed) > 1:
+            report.faults.append(f"{job}: call {call} enqueued {len(some)} jobs")
+
+
+def _check_effects(
+    report: Report, counts: Counter[str], job: str, stages: list[Stage], events: list[Event],
+    effects: dict[str, int] | None,
+) -> None:  # fmt: skip
+    """Each transaction has added one row; a job that has returned left none out."""
+    if effects is None:
+        return
+    has_returned = any(event.what == "returns" for event in events)
+    for number, stage in enumerate(stages):
+        rows = effects.get(f"{job} {number}", 0)
+        counts["transactions"] += rows > 0
+        if rows > 1:
+            report.faults.append(f"{job}: the transaction of stage {number} happened {rows} times")
+        if rows and not stage.books:
+            report.faults.append(f"{job}: stage {number} has a row, but no transaction")
+        if not rows and stage.books and has_returned:
+            report.faults.append(f"{job}: the transaction of stage {number} left no row")
+
+
+def effects_in(database: str) -> dict[str, int]:
+    """How many rows each transaction has added, by job and stage."""
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT job, stage, count(*) FROM durable_effects GROUP BY job, stage")
+        return {f"{job} {stage}": many for job, stage, many in rows}

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from qbull.cli.doctor.alerts import check_alerts
+from qbull.cli.doctor.durable import check_histories
 from qbull.cli.doctor.finding import Finding
 from qbull.cli.doctor.health import check_health
 from qbull.cli.doctor.queues import check_queue, check_workers
@@ -28,10 +29,12 @@ def doctor(ctx: click.Context, target: Target, as_json: bool) -> None:
     \b
     Example:
       qbull doctor
+      qbull doctor -A tasks:app
       qbull doctor --json | jq '.findings[] | select(.level == "problem")'
 
     Each line starts with ok, note or problem; the exit code is 1 if there is a problem. The command changes
-    nothing. With --json: {"ok": bool, "findings": [{"level", "subject", "fact", "next"}]}.
+    nothing. With --app it also looks for durable jobs in flight that this code cannot continue. With --json:
+    {"ok": bool, "findings": [{"level", "subject", "fact", "next"}]}.
     """
 
     async def main() -> list[Finding]:
@@ -63,6 +66,8 @@ async def _check_all(target: Target) -> AsyncIterator[Finding]:
     for name in await target.store.queues():
         async for finding in check_queue(target.store, name, _print_progress):
             yield finding
+    async for finding in check_histories(target):
+        yield finding
     async for finding in check_health(target.store):
         yield finding
     async for finding in check_schedules(target.app.schedules, target.store):
