@@ -98,7 +98,7 @@ function Failing({ told }: { told: Told | undefined }) {
         <ul class="rows failing">
           {told.failing.slice(0, 6).map(({ queue, group, cascades, acknowledged }) => (
             <li key={queue + group.fingerprint} class={acknowledged && !acknowledged.returned ? "known-row" : ""}>
-              <span class="row-count bad">{short(group.count)}</span>
+              <span class="row-count bad">{count(group.count)}</span>
               <a class="row-main" href={to.error(queue, group.fingerprint)}>
                 <span class="cut error-text" title={group.lastError}>{group.lastError}</span>
                 <small class="faint cut">
