@@ -127,7 +127,10 @@ async def running_jobs(operator: Operator, browser: Browser) -> None:
 
     await operator.view("Workers")
     await expect(row).to_contain_text(re.compile(r"\d+ m?s"))
-    await expect(operator.page.locator(".workers tbody tr")).to_have_count(2)
+    workers = operator.page.locator(".workers tbody tr")
+    await expect(workers).to_have_count(2)
+    for one in await workers.all():
+        await expect(one).to_contain_text(re.compile(r"\d MB.*\d %"), timeout=30_000)
     await operator.click(row.get_by_role("button", name="Cancel reports/monthly-statement"))
     await operator.submit("Cancel the job")
 
