@@ -141,15 +141,15 @@ def address(process: subprocess.Popen[bytes]) -> str:
     raise AssertionError("qbull serve has ended")
 
 
-@pytest.fixture(scope="session", name="dashboard")
-def open_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
-    """A Valkey of its own: other tests empty theirs."""
-    valkey = EmbeddedServer.open(tmp_path_factory.mktemp("page"))
+@contextmanager
+def serving(folder: Path, prefix: str, processes: int = 1) -> Iterator[DashboardServer]:
+    """`qbull serve` for dashboard_app, with this many worker processes and a Valkey of its own."""
+    valkey = EmbeddedServer.open(folder)
     inbox = Inbox()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},
         "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
-        "QBULL_PREFIX": "dashboard",
+        "QBULL_PREFIX": prefix,
         "QUEUES_UI_PASS": PASSWORD,
         "QBULL_ADMIN_TOKEN": ADMIN,
         "QBULL_VIEWER_TOKEN": VIEWER,
@@ -159,16 +159,23 @@ def open_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboa
         "TZ": "UTC",
     }
     log = {**environment, "QBULL_LOG_LEVEL": "ERROR"}
-    work = ("worker", "dashboard_app:app", "--processes", "1")
-    with inbox, running(log, *work), running(log, "serve", "dashboard_app:app", "--port", "0") as serving:
-        dashboard = DashboardServer(environment, address(serving))
+    work = ("worker", "dashboard_app:app", "--processes", str(processes))
+    with inbox, running(log, *work), running(log, "serve", "dashboard_app:app", "--port", "0") as serve:
+        dashboard = DashboardServer(environment, address(serve))
         deadline = time.monotonic() + 20
-        while not dashboard.ask("GET", "workers")["workers"]:
+        while len(dashboard.ask("GET", "workers")["workers"]) < processes:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         yield dashboard
         dashboard.api.close()
     valkey.close()
+
+
+@pytest.fixture(scope="session", name="dashboard")
+def open_dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardServer]:
+    """A Valkey of its own: other tests empty theirs."""
+    with serving(tmp_path_factory.mktemp("page"), "dashboard") as dashboard:
+        yield dashboard
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", name="browser")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import qbull
 
@@ -19,9 +21,16 @@ mail = app.queue(
 chores = app.queue("chores", partitions=1, concurrency=2)
 
 
+def _note(kind: str) -> None:
+    """Leave a byte for each failure, beside all that qbull counts: the truth that the dashboard is compared with."""
+    with (Path(os.environ["INCIDENT_DIRECTORY"]) / kind).open("ab") as file:
+        file.write(b".")
+
+
 @mail.task(name="send")
 async def send(kind: str) -> None:
     await asyncio.sleep(0)
+    _note(kind)
     match kind:
         case "template":
             raise KeyError("first_name")

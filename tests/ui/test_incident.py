@@ -12,12 +12,16 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from datetime import time as dt_time
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from dashboard_server import ADMIN, HERE, DashboardServer, Person, address, person, running
-from playwright.async_api import Browser, Page, Request, expect
+from incident_truth import Counts, raised, shown
+from playwright.async_api import Browser, Locator, Page, Request, expect
 
 from conftest import eventually
 from qbull.api.dashboard import Dashboard as Built
@@ -41,11 +45,14 @@ class Incident:
     dashboard: DashboardServer
     valkey_pid: int
     worker: subprocess.Popen[bytes]
+    directory: Path
+    """What the tasks count themselves."""
 
 
 @pytest.fixture(scope="module", name="incident")
 def start_incident(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
     valkey = EmbeddedServer.open(tmp_path_factory.mktemp("incident"))
+    directory = tmp_path_factory.mktemp("truth")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("QBULL", "REDIS"))},
         "QBULL_URL": f"unix://:{valkey.password}@{valkey.socket}?db=0",
@@ -55,6 +62,7 @@ def start_incident(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inciden
         "PYTHONPATH": str(HERE),
         "TZ": "UTC",
         "QBULL_LOG_LEVEL": "ERROR",
+        "INCIDENT_DIRECTORY": str(directory),
     }
     work = ("worker", "incident_app:app", "--processes", "1", "--queues")
     serve = ("serve", "incident_app:app", "--port", "0")
@@ -68,7 +76,7 @@ def start_incident(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inciden
         while not dashboard.ask("GET", "queues/stats")["queues"].get("chores", {}).get("completed"):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        yield Incident(dashboard, _pid_of(valkey), working)
+        yield Incident(dashboard, _pid_of(valkey), working, directory)
         dashboard.api.close()
     valkey.close()
 
@@ -88,12 +96,18 @@ import asyncio, sys
 from incident_app import app, send
 
 async def main():
+    kinds = dict(zip(sys.argv[1::2], map(int, sys.argv[2::2])))
     async with app:
-        for kind, n in zip(sys.argv[1::2], sys.argv[2::2]):
-            await send.enqueue_many([{"kind": kind}] * int(n))
+        for part in range(10):  # over twenty seconds, so that somebody can look meanwhile
+            for kind, n in kinds.items():
+                await send.enqueue_many([{"kind": kind}] * (n // 10))
+            await asyncio.sleep(2)
 
 asyncio.run(main())
 """
+ANSWERS_BEHIND = 3
+"""The overview shows a failure at the latest with the third answer after it: workers report once a second, the API
+keeps an answer for two, and the page asks every three."""
 
 
 @contextmanager
@@ -105,20 +119,44 @@ def frozen(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-async def test_the_verdict_counts_every_failure(incident: Incident, browser: Browser) -> None:
+async def test_the_overview_tells_the_truth_while_it_happens(incident: Incident, browser: Browser) -> None:
+    """Never more failures of a kind than there were, never fewer than three answers ago, and all of them at the end."""
     somebody = await person(incident.dashboard, browser, ADMIN)
     page = await somebody.go("")
     counts = [part for kind, n in KINDS.items() for part in (kind, str(n))]
-    subprocess.run(
-        [sys.executable, "-c", FAIL, *counts], env=incident.dashboard.environment, cwd=HERE, check=True
-    )
-    await eventually(lambda: _failed(incident.dashboard, sum(KINDS.values())), within=90)
+    fail = [sys.executable, "-c", FAIL, *counts]
+    truths: list[Counts] = []
+    with subprocess.Popen(fail, env=incident.dashboard.environment, cwd=HERE) as failing:
+        between = await _compare_until(page, incident.directory, truths)
+        assert failing.wait(60) == 0
 
-    failing = page.locator(".problems li", has_text="mail").filter(has_text="attempts failed")
-    await expect(failing).to_contain_text("3,400 of 3,400", timeout=20_000)
+    assert between >= 2, "the overview was never seen half-way: the test compared nothing"
+    assert truths[-1] == KINDS
+    assert incident.dashboard.ask("GET", "queues/mail/stats")["failed"] == sum(KINDS.values())
+    line = page.locator(".problems li", has_text="mail").filter(has_text="attempts failed")
+    await expect(line).to_contain_text("3,400 of 3,400", timeout=20_000)
+    await expect(line.locator("time")).to_be_visible()
     await expect(page.locator("nav a", has_text="Alerts").locator(".nav-count")).to_be_visible()
     await _acknowledge_the_most_frequent(somebody)
     await somebody.context.close()
+
+
+async def _compare_until(page: Page, directory: Path, truths: list[Counts]) -> int:
+    """Compare after every answer until all is shown. Returns how often some failures were shown, and not all."""
+    between = 0
+    deadline = time.monotonic() + 90
+    while True:
+        async with page.expect_response("**/api/overview*"):
+            pass
+        told = await shown(page)
+        truths.append(raised(directory))
+        before = truths[-1 - ANSWERS_BEHIND] if len(truths) > ANSWERS_BEHIND else dict.fromkeys(KINDS, 0)
+        for kind, n in told.items():
+            assert before[kind] <= n <= truths[-1][kind], (kind, before, told, truths[-1])
+        if told == KINDS:
+            return between
+        between += any(told.values())
+        assert time.monotonic() < deadline, (told, truths[-1])
 
 
 async def _acknowledge_the_most_frequent(somebody: Person) -> None:
@@ -135,10 +173,6 @@ async def _acknowledge_the_most_frequent(somebody: Person) -> None:
     await expect(rows.last).to_contain_text("the template is on its way")
 
 
-async def _failed(dashboard: DashboardServer, n: int) -> bool:
-    return dashboard.ask("GET", "queues/mail/stats")["failed"] == n
-
-
 async def test_a_frozen_server_greys_every_view_within_three_seconds(
     incident: Incident, browser: Browser
 ) -> None:
@@ -148,10 +182,12 @@ async def test_a_frozen_server_greys_every_view_within_three_seconds(
         await expect(page.locator(".side .live")).to_have_text("Live")
         coloured = await _colour(page)
         await page.evaluate(SAMPLE_LAG)
-        began = time.monotonic()
+        began, frozen_at = time.monotonic(), datetime.now(UTC)
         with frozen(incident.valkey_pid):
             await expect(page.locator(".stale")).to_contain_text(re.compile(r"As of \d\d:\d\d:\d\d"))
             took = time.monotonic() - began
+            known = _clock(await page.locator(".stale b").inner_text(), frozen_at)
+            assert -STALE_SECONDS <= (known - frozen_at).total_seconds() <= 1, (known, frozen_at)
             await expect(page.locator(".side .live")).not_to_have_text("Live")
             assert await _colour(page) != coloured
         assert took < STALE_SECONDS + 0.5 + 2 * await _lag(page), f"{path}: {took:.1f} s"
@@ -159,6 +195,14 @@ async def test_a_frozen_server_greys_every_view_within_three_seconds(
         await expect(page.locator(".stale")).to_have_count(0)
     assert somebody.wrong == []
     await somebody.context.close()
+
+
+def _clock(text: str, near: datetime) -> datetime:
+    """The moment that "As of 13:27:48" means, in the time zone of the browser."""
+    said = dt_time.fromisoformat(text.removeprefix("As of "))
+    there = near.astimezone(ZoneInfo("Europe/Madrid"))
+    moment = datetime.combine(there.date(), said, there.tzinfo)
+    return min((moment + timedelta(days=days) for days in (-1, 0, 1)), key=lambda one: abs(one - there))
 
 
 SAMPLE_LAG = """
@@ -298,17 +342,23 @@ async def test_a_lost_worker_and_an_overdue_schedule_are_in_the_verdict(
     """The last test: it kills the worker."""
     somebody = await person(incident.dashboard, browser, ADMIN)
     page = await somebody.go("")
+    [lost] = [
+        one["id"] for one in incident.dashboard.ask("GET", "workers")["workers"] if "chores" in one["queues"]
+    ]
     children = Path(f"/proc/{incident.worker.pid}/task/{incident.worker.pid}/children").read_text().split()
+    killed_at = datetime.now(UTC)
     os.kill(incident.worker.pid, signal.SIGKILL)
     for child in children:
         os.kill(int(child), signal.SIGKILL)
     incident.worker.wait()
 
     problems = page.locator(".verdict .problems li")
-    await expect(problems.filter(has_text="lost and not replaced")).to_be_visible(timeout=60_000)
+    gone = problems.filter(has_text="lost and not replaced")
+    await expect(gone).to_contain_text(lost, timeout=60_000)
+    assert 0 <= await _since(gone, killed_at) <= 60
     overdue = problems.filter(has_text="every-second")
     await expect(overdue).to_contain_text("It has not run for", timeout=100_000)
-    await expect(overdue.locator("time")).to_be_visible()
+    assert -2 <= await _since(overdue, killed_at) <= 3
     await overdue.get_by_role("link", name="Show the schedules").click()
     await expect(page.locator("h1")).to_have_text("Schedules")
     await expect(page.locator("h1")).to_be_focused()
@@ -318,6 +368,13 @@ async def test_a_lost_worker_and_an_overdue_schedule_are_in_the_verdict(
     firing = [one for one in _problems(incident.dashboard) if one["severity"] != "info"]
     assert badge == len(firing)
     await somebody.context.close()
+
+
+async def _since(line: Locator, moment: datetime) -> float:
+    """By how many seconds the line says that its problem began after a moment."""
+    said = await line.locator("time").get_attribute("datetime")
+    assert said is not None
+    return (datetime.fromisoformat(said) - moment).total_seconds()
 
 
 def _problems(dashboard: DashboardServer) -> list[dict[str, Any]]:

@@ -33,6 +33,11 @@ export async function because<T>(text: string, run: () => Promise<T>): Promise<T
   }
 }
 
+/** The reason of the dialog that is being submitted, for changes that are sent after it has closed. */
+export function reasonNow(): string {
+  return reason;
+}
+
 function headersOf(method: string, body: unknown): Record<string, string> {
   const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
   if (reason && method !== "GET") headers["x-qbull-reason"] = encodeURIComponent(reason);

@@ -11,6 +11,7 @@ import "./style/steps.css";
 import "./style/limits.css";
 import { start } from "./live";
 import { Questions } from "./parts/dialog";
+import { ReasonQuestion } from "./parts/reason";
 import { Toasts } from "./parts/toast";
 import { Frame } from "./frame";
 import { Login } from "./pages/login";
@@ -27,6 +28,7 @@ function Page() {
     <>
       {someone === undefined ? <Loading /> : someone === null ? <Login /> : <Frame me={someone} />}
       <Questions />
+      <ReasonQuestion />
       <Toasts />
     </>
   );

@@ -1,6 +1,6 @@
 // Pause and resume a queue, with undo.
 import { at, post } from "./api";
-import { doing } from "./parts/toast";
+import { doing, undoing } from "./parts/toast";
 import { t } from "./words";
 
 /** At once, and back at once: jobs that wait meanwhile are not lost. */
@@ -11,5 +11,5 @@ export async function pauseOrResume(name: string, paused: boolean, then?: () => 
   };
   const [act, back] = paused ? (["resume", "pause"] as const) : (["pause", "resume"] as const);
   const said = { pause: t("{queue} is paused", { queue: name }), resume: t("{queue} is resumed", { queue: name }) };
-  await doing(call(act), said[act], { undo: () => doing(call(back), said[back]) });
+  await doing(call(act), said[act], { undo: () => undoing(call(back), said[back]) });
 }

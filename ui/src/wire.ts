@@ -1249,6 +1249,8 @@ export interface Worker {
   blocked: BlockedLoop | null;
   labels: Record<string, string>;
   resources: Record<string, number>;
+  memoryBytes: number | null;
+  cpuPercent: number | null;
 }
 
 export interface Workers {

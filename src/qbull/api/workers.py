@@ -16,6 +16,7 @@ from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.health import LostRegistration, lost_registrations
 from qbull.store.read.inspect import server_time
+from qbull.store.read.usage import worker_usage
 from qbull.views import workers as views
 from qbull.views.shape import instant, view_of
 
@@ -26,7 +27,8 @@ MAX_SHOWN_RUNNING_JOBS = 200
 async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:
     store = call.context.store
     living = await store.workers()
-    shown = [views.WorkerView.of(id, who) for id, who in sorted(living.items())]
+    usage = await worker_usage(store, list(living))
+    shown = [views.WorkerView.of(id, who, usage.get(id)) for id, who in sorted(living.items())]
     if call.caller.queues:
         shown = [mine for one in shown if (mine := _in_scope(one, call.caller)).queues]
     lost = [

@@ -9,6 +9,7 @@ import click
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
 from qbull.errors import NotFound
+from qbull.store.read.usage import worker_usage
 from qbull.views.shape import to_plain
 from qbull.views.workers import BlockedLoopView, WorkerView
 
@@ -26,14 +27,17 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
       qbull workers --here        # for health checks: is a worker of this container alive?
 
     With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions",
-    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null, "labels", "resources"}.
+    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null, "labels", "resources", "memoryBytes",
+    "cpuPercent"}.
     """
 
     async def main() -> None:
         await target.store.open()
+        found = await target.store.workers()
+        usage = await worker_usage(target.store, list(found))
         living = [
-            WorkerView.of(id, who)
-            for id, who in sorted((await target.store.workers()).items())
+            WorkerView.of(id, who, usage.get(id))
+            for id, who in sorted(found.items())
             if not here or who.host == socket.gethostname()
         ]
         if as_json:

@@ -104,7 +104,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       mark                string   as in a partition, for the list of queues
       queues              set      the names of all queues
       workers             zset     worker → the server time from which it counts as dead
-      roster              hash     worker → host, process and queues of the worker; deleted with the worker
+      roster              hash     worker → host, process and queues of the worker; "usage <worker>" → memory
+                                   and CPU of its process; deleted with the worker
       schedules           hash     schedule → its queue and partition; deleted with the schedule
       losses              hash     number of lost workers, and the last one
       lost                list     the last 100 lost workers, each with its time and its entry of the roster;

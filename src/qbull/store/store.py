@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
 from qbull.store.retention import QueueRetention
 from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import RegisteredWorker, pack_worker, unpack_worker
+from qbull.store.verbs.workers import ProcessUsage, RegisteredWorker, pack_usage, pack_worker, unpack_worker
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
@@ -314,9 +314,12 @@ class Store(Retriable):
     # Workers.
 
     @idempotent
-    async def heartbeat(self, ttl: float, workers: Sequence[str]) -> list[str]:
+    async def heartbeat(
+        self, ttl: float, workers: Sequence[str], usage: Mapping[str, ProcessUsage] | None = None
+    ) -> list[str]:
         """Record a heartbeat for these workers; returns the workers whose time has run out."""
-        dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *workers)
+        pairs = (part for worker in workers for part in (worker, pack_usage((usage or {}).get(worker))))
+        dead = await self.server.script("heartbeat", self.names.app, int(ttl * 1000), *pairs)
         return [worker.decode() for worker in dead]
 
     @idempotent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qbull.core.layout import index_in_generation
 from qbull.core.record import to_datetime
-from qbull.store.verbs.workers import RegisteredWorker
+from qbull.store.verbs.workers import ProcessUsage, RegisteredWorker
 from qbull.views.shape import AnswerShape, Instant, Shape, instant, view_of
 
 
@@ -29,7 +29,8 @@ class BlockedLoopView(Shape, kw_only=True):
 class WorkerView(Shape, kw_only=True):
     """A live worker process. `pod` is the supervisor that it shares with others, or itself. `blocked` is null
     while its event loop runs. `version` is empty and `started_at` null for workers of older releases.
-    `resources` has the number of tokens that all workers on its host share.
+    `resources` has the number of tokens that all workers on its host share. `memory_bytes` and `cpu_percent`
+    (of one core) are those of the process and its child processes as of its last heartbeat; null if unknown.
     """
 
     id: str
@@ -42,15 +43,19 @@ class WorkerView(Shape, kw_only=True):
     blocked: BlockedLoopView | None
     labels: dict[str, str]
     resources: dict[str, int]
+    memory_bytes: int | None
+    cpu_percent: float | None
 
     @classmethod
-    def of(cls, id: str, worker: RegisteredWorker) -> WorkerView:
+    def of(cls, id: str, worker: RegisteredWorker, usage: ProcessUsage | None) -> WorkerView:
         return view_of(
             cls,
             worker,
             id=id,
             started_at=instant(worker.started_ms or None),
             pod=worker.pod or id,
+            memory_bytes=None if usage is None else usage.memory_bytes,
+            cpu_percent=None if usage is None else usage.cpu_percent,
             blocked=BlockedLoopView(since=to_datetime(worker.blocked_since_ms), tasks=worker.blocked_by)
             if worker.blocked
             else None,

@@ -42,6 +42,7 @@ from qbull.worker.outage import Outage
 from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
+from qbull.worker.process.usage import UsageMeter
 from qbull.worker.publish import TaskPublisher
 from qbull.worker.queue_runner import QueueRunner
 from qbull.worker.shared_limits import SharedLimits
@@ -312,7 +313,8 @@ class Worker:
     def _make_heartbeat(self) -> tuple[Store, Heartbeat]:
         store = self._make_store().without_retry
         queues = [assignment.settings for assignment in self._assignments]
-        return store, Heartbeat(store, queues, lambda: [self.id], self._wiring.min_idle, Outage())
+        meter = UsageMeter(lambda: {self.id: os.getpid()})
+        return store, Heartbeat(store, queues, lambda: [self.id], self._wiring.min_idle, Outage(), meter)
 
     def _on_wake_up(self, base: str, word: str) -> None:
         self._wiring.limits.on_wake_up(base, word)

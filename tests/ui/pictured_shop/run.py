@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,15 @@ def _named(host: str, command: list[str]) -> list[str]:
 async def _live(minutes: float) -> None:
     import tasks
 
+    from qbull.errors import ServerAway
+
     begun, until = time.monotonic(), time.monotonic() + minutes * 60
     async with tasks.app:
         await tasks.charge.options(key="ACC-7731").enqueue("ACC-7731", 249.0)
         while time.monotonic() < until:
             began = time.monotonic()
-            await _second(tasks, began - begun, minutes * 60)
+            with suppress(ServerAway):  # A busy machine is slow; customers come again.
+                await _second(tasks, began - begun, minutes * 60)
             await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - began)))
 
 

@@ -1,16 +1,16 @@
-// Tokens and audit: who may use the API, and who has done what.
+// Tokens and audit: who may use the API; audit.tsx has who did what.
 import { useState } from "preact/hooks";
-import { get, post, remove } from "../api";
+import { post, remove } from "../api";
 import { useAsk } from "../ask";
-import { moment, withShortIds } from "../format";
 import { Ago, Button, Card, Copy, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { confirm, Dialog, FormDialog } from "../parts/dialog";
 import { Field, Select } from "../parts/field";
 import { say } from "../parts/toast";
 import { admin } from "../session";
-import { t, type Text } from "../words";
-import type { AuditEntry, AuditPage, CreatedToken, Done, Tokens } from "../wire";
+import { t } from "../words";
+import type { CreatedToken, Done, Tokens } from "../wire";
+import { AuditCard } from "./audit";
 
 export function AccessView() {
   return (
@@ -170,77 +170,4 @@ function ShowToken({ made, onClose }: { made: CreatedToken; onClose: () => void 
       </div>
     </Dialog>
   );
-}
-
-function AuditCard() {
-  const asked = useAsk<AuditPage>("api/audit?limit=50", { every: 5000, always: true });
-  const [older, setOlder] = useState<{ entries: AuditEntry[]; next: string | null } | null>(null);
-  const more = async (next: string) => {
-    const told = await get<AuditPage>(`api/audit?limit=50&before=${next}`);
-    setOlder((before) => ({ entries: [...(before?.entries ?? []), ...told.entries], next: told.next }));
-  };
-  return (
-    <Card title={t("Audit")} note={t("Who did what, the newest first. Calls that were refused are here too.")} flush>
-      <Shown answer={asked} rows={6}>
-        {(told) => {
-          const last = told.entries[told.entries.length - 1];
-          const before = older?.entries.filter((one) => !last || one.id < last.id) ?? [];
-          const all = [...told.entries, ...before];
-          const next = older ? older.next : told.next;
-          if (!all.length) return <Empty icon="access" title={t("Nothing was done yet")} />;
-          return (
-            <>
-              <div class="scroll">
-                <table>
-                  <thead>
-                    <tr>
-                      <th>{t("Who")}</th>
-                      <th>{t("What")}</th>
-                      <th class="grow">{t("On what")}</th>
-                      <th>{t("Answer")}</th>
-                      <th>{t("From address")}</th>
-                      <th class="num">{t("When")}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {all.map((one) => (
-                      <tr key={one.id} data-row tabIndex={-1}>
-                        <td>
-                          <span class="nowrap">
-                            <span class="strong">{one.who}</span> {one.how !== "nobody" && <small class="faint">{one.how}</small>}
-                          </span>
-                        </td>
-                        <td class="nowrap">
-                          {t(one.action as Text)} {one.count > 1 && <Tag>× {one.count}</Tag>}
-                        </td>
-                        <td class="grow">
-                          <span class="cut">
-                            <span class="mono" title={one.target}>{withShortIds(one.target)}</span> <small class="faint" title={details(one)}>{withShortIds(details(one))}</small>
-                          </span>
-                        </td>
-                        <td><Tag tone={one.status < 300 ? "good" : "bad"}>{one.status}</Tag></td>
-                        <td class="mono faint nowrap">{one.address}</td>
-                        <td class="num" title={moment(one.at)}><Ago at={one.at} /></td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-              {next && (
-                <div class="list-foot">
-                  <Button onClick={() => more(next)}>{t("Show more")}</Button>
-                </div>
-              )}
-            </>
-          );
-        }}
-      </Shown>
-    </Card>
-  );
-}
-
-function details(one: AuditEntry): string {
-  return Object.entries(one.detail)
-    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(" ");
 }

@@ -228,10 +228,10 @@ function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
         <Button
           kind="danger"
           icon="trash"
-          onClick={() => {
+          onClick={async () => {
             const here = to.job(job.queue, job.id);
-            inAMoment(`${job.queue}/${job.id}`, t("The job was removed"), () => remove(at.job(job.queue, job.id)), () => go(here));
-            go(to.jobs(job.queue, job.state));
+            const removes = await inAMoment(`${job.queue}/${job.id}`, t("The job was removed"), () => remove(at.job(job.queue, job.id)), () => go(here));
+            if (removes) go(to.jobs(job.queue, job.state));
           }}
         >
           {t("Remove")}

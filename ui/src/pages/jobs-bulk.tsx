@@ -1,5 +1,5 @@
 // What can be done with the jobs that were chosen: some of them one by one, or all that match, by the server.
-import { at, post, remove } from "../api";
+import { at, because, post, reasonNow, remove } from "../api";
 import { count } from "../format";
 import { changes, queues } from "../live";
 import { Button, type State } from "../parts/basics";
@@ -89,10 +89,11 @@ interface Outcome {
 /** One operation of the server for each queue and state, one after the other. */
 async function overAll(action: Action, query: string, states: State[], names = Object.keys(queues.value ?? {})): Promise<Outcome> {
   let done = 0;
+  const reason = reasonNow();
   for (const queue of names) {
     for (const state of states) {
       try {
-        const ended = await operate(queue, { action, state, q: query });
+        const ended = await starting(reason, () => operate(queue, { action, state, q: query }));
         done += ended.done;
         if (ended.error) return { done, error: ended.error };
       } catch (why) {
@@ -103,11 +104,19 @@ async function overAll(action: Action, query: string, states: State[], names = O
   return { done, error: null };
 }
 
+/** Each call of the work gets the reason of the dialog, which has closed meanwhile. */
+function starting<T>(reason: string, call: () => Promise<T>): Promise<T> {
+  let started: Promise<T> | undefined;
+  void because(reason, async () => void (started = call()));
+  return started!;
+}
+
 async function overChosen(action: Action, chosen: Job[]): Promise<Outcome> {
   const ended: Outcome = { done: 0, error: null };
+  const reason = reasonNow();
   for (const queue of new Set(chosen.map((job) => job.queue))) {
     const ids = chosen.filter((job) => job.queue === queue).map((job) => job.id);
-    const { done, error } = await each(action, queue, ids, (id) => one(queue, id, action));
+    const { done, error } = await each(action, queue, ids, (id) => starting(reason, () => one(queue, id, action)));
     ended.done += done;
     ended.error ??= error;
   }

@@ -76,12 +76,12 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
   const share = done + failed ? failed / (done + failed) : 0;
   return (
     <div class="figures">
-      <Figure label={t("Completed now")} value={rate(sum((one) => one.perSecond?.completed ?? 0))} unit="/ s" note={t("{n} in an hour", { n: done })} />
+      <Figure label={t("Completed now")} value={now.some((one) => one.perSecond) ? rate(sum((one) => one.perSecond?.completed ?? 0)) : "–"} unit="/ s" note={told ? t("{n} in an hour", { n: done }) : "\u00a0"} />
       <Figure label={t("Waiting")} value={short(sum((one) => countOf(one, "waiting")))} note={t("{n} later", { n: sum((one) => one.delayed) })} href={to.queues()} />
       <Figure label={t("Running")} value={count(sum((one) => one.active))} note={slots === undefined ? "" : t("of {n} slots", { n: slots })} href={to.workers()} />
-      <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={told?.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
+      <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={!told ? "\u00a0" : told.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
       <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : sum((one) => countOf(one, "waiting")) ? t("all held back") : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
-      <Figure label={t("Failed in an hour")} value={count(failed)} note={t("{share} of all", { share: `${rate(share * 100)} %` })} tone={failed ? "bad" : ""} href={to.dead()} />
+      <Figure label={t("Failed in an hour")} value={told ? count(failed) : "–"} note={told ? t("{share} of all", { share: `${rate(share * 100)} %` }) : "\u00a0"} tone={failed ? "bad" : ""} href={to.dead()} />
       <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("no workers") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
     </div>
   );
@@ -98,7 +98,7 @@ function Failing({ told }: { told: Told | undefined }) {
         <ul class="rows failing">
           {told.failing.slice(0, 6).map(({ queue, group, cascades, acknowledged }) => (
             <li key={queue + group.fingerprint} class={acknowledged && !acknowledged.returned ? "known-row" : ""}>
-              <span class="row-count bad">{short(group.count)}</span>
+              <span class="row-count bad">{count(group.count)}</span>
               <a class="row-main" href={to.error(queue, group.fingerprint)}>
                 <span class="cut error-text" title={group.lastError}>{group.lastError}</span>
                 <small class="faint cut">

@@ -165,7 +165,7 @@ function Edit({ queue, told, onClose, then }: { queue: Queue; told: Settings; on
     <FormDialog title={t("Settings of {queue}", { queue: queue.name })} action={t("Change")} submit={submit} onClose={onClose}>
       <p class="dialog-text">{t("They are in force for all workers within a second, until they are reset.")}</p>
       <div class="fields">
-        <Field label={t("Concurrency per worker")} type="number" value={now.concurrency} onInput={(concurrency) => change({ concurrency })} required />
+        <Field label={t("Concurrency per worker")} type="number" value={now.concurrency} onInput={(concurrency) => change({ concurrency })} required autofocus />
         <Field label={t("Concurrency over all workers")} type="number" value={now.maxActive} onInput={(maxActive) => change({ maxActive })} placeholder={t("no limit")} />
         <Field label={t("Rate limit")} type="number" value={now.rate} onInput={(value) => change({ rate: value })} placeholder={t("no limit")} />
         <Field label={t("Window in seconds")} type="number" value={now.per} onInput={(per) => change({ per })} />

@@ -64,12 +64,12 @@ function DayRow({ one, from, now }: { one: ScheduleDay; from: number; now: numbe
       <span class="day-line" role="img" aria-label={t("{name}: {n} runs, {bad} failed or missed, {next} planned", { name: one.name, n: past.length, bad: wrong, next: coming.length })}>
         <b class="day-now" style={{ left: place(now, from) }} />
         {past.map((run) => (
-          <span key={run.firedAt + run.jobId} class={`run ${outcomeClass(run)}`} style={{ left: place(Date.parse(run.firedAt), from) }} title={saidOf(run)} />
+          <span key={run.firedAt + run.jobId} class={`run ${outcomeClass(run)}`} style={{ left: inside(Date.parse(run.firedAt), from) }} title={saidOf(run)} />
         ))}
         {coming.length > CROWDED ? (
           <span class="run planned often" style={{ left: place(now, from) }} title={t("{n} runs or more", { n: one.next.length })} />
         ) : (
-          coming.map((at) => <span key={at} class="run planned" style={{ left: place(Date.parse(at), from) }} title={shortMoment(at)} />)
+          coming.map((at) => <span key={at} class="run planned" style={{ left: inside(Date.parse(at), from) }} title={shortMoment(at)} />)
         )}
       </span>
     </div>
@@ -82,6 +82,11 @@ function Sample({ kind }: { kind: "completed" | "failed" | "skipped" | "planned"
       <span class={`run ${kind}`} /> {t(kind)}
     </span>
   );
+}
+
+/** The place of a bar: the first and the last are not cut in half. */
+function inside(at: number, from: number): string {
+  return `clamp(3px, ${place(at, from)}, calc(100% - 3px))`;
 }
 
 function place(at: number, from: number): string {

@@ -8,7 +8,7 @@ import { Empty, Shown } from "../parts/blank";
 import { Rule } from "../parts/cron";
 import { confirm } from "../parts/dialog";
 import { Icon } from "../parts/icon";
-import { doing } from "../parts/toast";
+import { doing, undoing } from "../parts/toast";
 import { place, refine, to } from "../route";
 import { admin, operator } from "../session";
 import { t, translated } from "../words";
@@ -159,7 +159,7 @@ function Actions({ one, edit, then }: { one: Schedule; edit: () => void; then: (
         kind="ghost"
         label={one.paused ? t("Resume {name}", { name: one.name }) : t("Pause {name}", { name: one.name })}
         icon={one.paused ? "play" : "pause"}
-        onClick={() => doing(call(act), said[act], { undo: () => doing(call(back), said[back]) })}
+        onClick={() => doing(call(act), said[act], { undo: () => undoing(call(back), said[back]) })}
       />
       {admin.value && <Button small kind="ghost" icon="edit" label={t("Edit {name}", { name: one.name })} onClick={edit} />}
       {admin.value && one.source !== "code" && <Button

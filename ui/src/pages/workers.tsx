@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { at, post } from "../api";
 import { useAsk } from "../ask";
-import { clock, count, duration, moment } from "../format";
+import { bytes, clock, count, duration, moment, rate } from "../format";
 import { Ago, Bar, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { confirm } from "../parts/dialog";
@@ -55,6 +55,8 @@ function Processes({ told, jobs }: { told: Told; jobs: RunningJob[] }) {
               <th>{t("Host")}</th>
               <th class="num">{t("Up for")}</th>
               <th>{t("Version")}</th>
+              <th class="num">{t("Memory")}</th>
+              <th class="num">{t("CPU")}</th>
               <th>{t("Busy slots")}</th>
               <th class="wide-only">{t("Queues")}</th>
             </tr>
@@ -94,6 +96,8 @@ function Process({ one, busy }: { one: Worker; busy: number }) {
       <td data-label={t("Host")} class="nowrap">{one.host} <small class="faint">pid {one.pid}</small> <Offer labels={one.labels} resources={one.resources} /></td>
       <td class="num nowrap" data-label={t("Up for")} title={one.startedAt ? moment(one.startedAt) : undefined}>{one.startedAt ? duration(Math.max(0, clock.value - Date.parse(one.startedAt))) : "–"}</td>
       <td data-label={t("Version")}>{one.version || "–"}</td>
+      <td class="num nowrap" data-label={t("Memory")} title={t("Of the process and its child processes")}>{one.memoryBytes === null ? "–" : bytes(one.memoryBytes)}</td>
+      <td class="num nowrap" data-label={t("CPU")} title={t("Of one core, since the last heartbeat but one")}>{one.cpuPercent === null ? "–" : `${rate(one.cpuPercent)} %`}</td>
       <td data-label={t("Busy slots")} class="busy-slots" title={said}>
         <Bar value={busy} of={slots} label={said} tone="good" />
         <small class="faint nowrap">{count(busy)} / {count(slots)}</small>
@@ -111,6 +115,8 @@ function Lost({ one }: { one: LostWorker }) {
       <td data-label={t("Host")} class="nowrap">{one.host} <small class="faint">pid {one.pid}</small></td>
       <td class="num nowrap" data-label={t("Up for")}>{one.startedAt ? duration(Date.parse(one.lostAt) - Date.parse(one.startedAt)) : "–"}</td>
       <td data-label={t("Version")}>{one.version || "–"}</td>
+      <td class="faint num">–</td>
+      <td class="faint num">–</td>
       <td class="faint">–</td>
       <td class="wide-only" data-label={t("Queues")}><QueueNames names={one.queues} /></td>
     </tr>

@@ -40,6 +40,7 @@ export function Field({ label, hint, wide, value, onInput, type = "text", placeh
         spellcheck={false}
         aria-describedby={hint ? `${id}-hint` : undefined}
         onInput={(event) => onInput(event.currentTarget.value)}
+        onFocus={type === "number" ? (event) => event.currentTarget.select() : undefined} // a typed number replaces the old one
       />
       {list && (
         <datalist id={`${id}-list`}>

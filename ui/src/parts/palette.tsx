@@ -11,6 +11,7 @@ import { language, languages, speak, t } from "../words";
 import type { Job } from "../wire";
 import { Dialog } from "./dialog";
 import { Icon, type IconName } from "./icon";
+import { asksForReasons, askForReasons } from "./reason";
 
 interface Item {
   text: string;
@@ -95,6 +96,10 @@ function everything(): Item[] {
         act: async () => pauseOrResume(name, stats.isPaused),
       });
     }
+  }
+  if (operator.value) {
+    const asks = asksForReasons.value;
+    items.push({ text: asks ? t("Ask for a reason only in dialogs") : t("Ask me for a reason before every action"), note: t("action"), icon: "edit", act: () => askForReasons(!asks) });
   }
   items.push({ text: t("Change between light and dark"), note: t("action"), icon: "moon", act: nextTheme });
   for (const [code, text] of languages) {

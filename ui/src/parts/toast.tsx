@@ -1,8 +1,9 @@
 // Toasts: short words about what was done or could not be, with a way back where there is one.
 import { signal } from "@preact/signals";
-import { Problem } from "../api";
+import { because, Problem } from "../api";
 import { t } from "../words";
 import { Icon } from "./icon";
+import { reasonForAction } from "./reason";
 
 interface Toast {
   id: number;
@@ -40,8 +41,19 @@ function why(error: unknown): string {
   return error instanceof Problem ? error.message : String(error);
 }
 
-/** Do something and say how it went; gives whether it went well. `undo` does the contrary. */
+/** Do something and say how it went; gives whether it went well. `undo` does the contrary, and needs no other reason. */
 export async function doing(what: () => Promise<unknown>, well: string, { link, undo }: Omit<Manner, "bad"> = {}): Promise<boolean> {
+  const reason = await reasonForAction();
+  if (reason === null) return false;
+  return told(() => because(reason, what), well, { link, undo });
+}
+
+/** The way back from something. The audit log says that it was one. */
+export function undoing(what: () => Promise<unknown>, well: string): Promise<boolean> {
+  return told(() => because(t("Undo"), what), well);
+}
+
+async function told(what: () => Promise<unknown>, well: string, { link, undo }: Omit<Manner, "bad"> = {}): Promise<boolean> {
   try {
     await what();
   } catch (error) {
@@ -52,8 +64,11 @@ export async function doing(what: () => Promise<unknown>, well: string, { link, 
   return true;
 }
 
-/** Do what cannot be undone in a few seconds, unless somebody wants it back before. A page that is left does it at once. */
-export function inAMoment(name: string, text: string, what: () => Promise<unknown>, back?: () => void): void {
+/** Do what cannot be undone in a few seconds, unless somebody wants it back before. A page that is left does it at once.
+ * Gives whether that has begun. */
+export async function inAMoment(name: string, text: string, what: () => Promise<unknown>, back?: () => void): Promise<boolean> {
+  const reason = await reasonForAction();
+  if (reason === null) return false;
   const end = () => {
     clearTimeout(timer);
     waiting.delete(name);
@@ -62,7 +77,7 @@ export function inAMoment(name: string, text: string, what: () => Promise<unknow
   const free = () => (held.value = new Set([...held.value].filter((one) => one !== name)));
   const act = () => {
     end();
-    void what()
+    void because(reason, what)
       .catch((error) => say(why(error), { bad: true }))
       .finally(free);
   };
@@ -76,6 +91,7 @@ export function inAMoment(name: string, text: string, what: () => Promise<unknow
       back?.();
     },
   });
+  return true;
 }
 
 addEventListener("pagehide", () => {

@@ -1,5 +1,15 @@
 // Spanish: the actions of the audit log, by the names that the server gives them.
 export const auditSpanish = {
+  "Also before actions without a dialog, in this browser": "También antes de las acciones sin diálogo, en este navegador",
+  "Ask for a reason only in dialogs": "Pedir un motivo solo en los diálogos",
+  "Ask me for a reason before every action": "Pedirme un motivo antes de cada acción",
+  Continue: "Continuar",
+  Export: "Exportar",
+  "Give a reason": "Indique un motivo",
+  "No entry matches": "Ninguna entrada coincide",
+  Reason: "Motivo",
+  "Search the audit log": "Buscar en la auditoría",
+  "The audit log as JSON lines, with the links of its chain": "El registro de auditoría en líneas JSON, con los eslabones de su cadena",
   "acknowledge error": "confirmar error",
   "fork job": "bifurcar trabajo",
   "withdraw acknowledgement": "retirar confirmación",

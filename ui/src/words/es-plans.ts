@@ -1,5 +1,8 @@
 // Spanish: schedules and flows.
 export const plansSpanish = {
+  CPU: "CPU",
+  "Of one core, since the last heartbeat but one": "De un núcleo, desde el penúltimo latido",
+  "Of the process and its child processes": "Del proceso y sus procesos hijos",
   "{n} runs or more": "{n} ejecuciones o más",
   "{n} started": "{n} iniciadas",
   "{name}: {n} runs, {bad} failed or missed, {next} planned": "{name}: {n} ejecuciones, {bad} fallidas o perdidas, {next} previstas",

@@ -19,6 +19,7 @@ local until_ms = redis.call('ZSCORE', workers, worker)
 if until_ms and certain == 0 and tonumber(until_ms) > now_ms then return 0 end
 local member = redis.call('HGET', roster, worker)
 local known = redis.call('ZREM', workers, worker) + redis.call('HDEL', roster, worker)
+redis.call('HDEL', roster, 'usage ' .. worker)
 if known > 0 then tell_all('workers') end
 if known > 0 and is_lost == 1 and not only_alerts(member) then
   redis.call('HINCRBY', losses, 'total', 1)

@@ -46,6 +46,14 @@ class ServedQueue(msgspec.Struct, frozen=True):
         return dict(zip(self.tasks, self.signatures, strict=False))
 
 
+class ProcessUsage(msgspec.Struct, frozen=True):
+    """The memory and CPU of a worker process and its child processes, as of its last heartbeat."""
+
+    memory_bytes: int
+    cpu_percent: float | None = None
+    """Of one core, since the heartbeat before; None with the first one."""
+
+
 class RegisteredWorker(msgspec.Struct, frozen=True):
     """A live worker. `pod` is the parent that it shares with others, or itself."""
 
@@ -72,6 +80,18 @@ class RegisteredWorker(msgspec.Struct, frozen=True):
 
 def pack_worker(member: RegisteredWorker) -> bytes:
     return msgspec.json.encode(member)
+
+
+def pack_usage(usage: ProcessUsage | None) -> bytes:
+    return b"" if usage is None else msgspec.json.encode(usage)
+
+
+def unpack_usage(packed: bytes | None) -> ProcessUsage | None:
+    try:
+        return msgspec.json.decode(packed or b"null", type=ProcessUsage | None)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # A newer version wrote it.
+        return None
 
 
 def unpack_worker(packed: bytes) -> RegisteredWorker:

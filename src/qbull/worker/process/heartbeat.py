@@ -21,6 +21,7 @@ from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.process.reclaimer import Reclaimer
+from qbull.worker.process.usage import UsageMeter
 
 RECLAIM_SWEEP_SECONDS = 60.0
 MIN_HEARTBEAT_TIMEOUT_SECONDS = 0.5
@@ -36,6 +37,7 @@ class Heartbeat:
         workers: Returns the ids of the workers to send heartbeats for.
         min_idle: Seconds without a heartbeat after which a worker is dead.
         outage: Logs when the server is unavailable.
+        meter: Measures the processes of the workers.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class Heartbeat:
         workers: Callable[[], Sequence[str]],
         min_idle: float,
         outage: Outage,
+        meter: UsageMeter | None = None,
     ) -> None:
         self._store = store
+        self._meter = meter
         self._workers = workers
         self._min_idle = min_idle
         self._outage = outage
@@ -74,7 +78,8 @@ class Heartbeat:
         """
         try:
             async with asyncio.timeout(max(self._min_idle / 5, MIN_HEARTBEAT_TIMEOUT_SECONDS)):
-                silent = await self._store.heartbeat(self._min_idle, self._workers())
+                usage = self._meter.measure() if self._meter is not None else None
+                silent = await self._store.heartbeat(self._min_idle, self._workers(), usage)
         except TimeoutError:
             raise ServerAway(f"{self._store.server.address.shown}: cannot be reached: no answer") from None
         self._answered_at = time.monotonic()

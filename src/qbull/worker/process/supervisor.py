@@ -42,6 +42,7 @@ from qbull.worker.process.quarantine import QuarantineKeeper
 from qbull.worker.process.restart_pause import RESTART_BACKOFF, START_FAILED_EXIT_CODE, RestartPause
 from qbull.worker.process.service_status import ServiceState
 from qbull.worker.process.starter import ProcessStarter
+from qbull.worker.process.usage import UsageMeter
 from qbull.worker.process.wait_for_server import wait_for_server
 
 log = logging.getLogger("qbull.supervisor")
@@ -104,7 +105,12 @@ class Supervisor:
         self._confirmed = settings.confirmed
         self._outage = Outage()
         self._heartbeat = Heartbeat(
-            self._store, queues, lambda: list(self._children), settings.min_idle, self._outage
+            self._store,
+            queues,
+            lambda: list(self._children),
+            settings.min_idle,
+            self._outage,
+            UsageMeter(lambda: {id: child.process.pid for id, child in self._children.items()}),
         )
         self._blocked_loops = BlockedLoops(
             self._store, queues, lambda: {id: child.board for id, child in self._children.items()}
