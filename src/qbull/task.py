@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.demand import AskedLabels, AskedResources, make_demand
@@ -231,8 +231,7 @@ class TaskSettings(TypedDict, total=False):
     dec_hook: DecHook | None
 
 
-@dataclass(frozen=True)
-class TaskDeclaration:
+class TaskDeclaration(msgspec.Struct, frozen=True):
     """The arguments of `@queue.task(…)`, and how they turn a function into a task."""
 
     name: str | None = None

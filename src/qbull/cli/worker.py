@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -59,8 +58,7 @@ log = logging.getLogger("qbull.worker")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class WorkerOptions:
+class WorkerOptions(msgspec.Struct, frozen=True):
     """The options that the supervisor passes to a worker process."""
 
     app: str

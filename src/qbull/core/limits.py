@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.ids import check_name
 from qbull.core.rate import Rate
@@ -66,8 +68,7 @@ class Limit:
         return LimitUse(self, key, weight)
 
 
-@dataclass(frozen=True)
-class LimitUse:
+class LimitUse(msgspec.Struct, frozen=True):
     """How a task uses a limit. Made by `Limit.use(…)`."""
 
     limit: Limit

@@ -228,8 +228,7 @@ DEFAULT_OPTIONS = Options()
 """The defaults, shared by calls without options."""
 
 
-@dataclass(frozen=True)
-class JobOption:
+class JobOption(msgspec.Struct, frozen=True):
     """One option of a call, for Python, the REST API, the command line and the documentation.
 
     Args:

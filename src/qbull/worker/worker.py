@@ -15,9 +15,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
+
+import msgspec
 
 from qbull.config import shortest_min_idle
 from qbull.core.demand import WorkerOffer
@@ -54,8 +55,7 @@ def new_worker_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-@dataclass(frozen=True)
-class Supervision:
+class Supervision(msgspec.Struct, frozen=True):
     """The things that a supervisor gives to its worker process. It also sends heartbeats on its behalf."""
 
     worker: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.health_facts import LimitFacts
@@ -23,13 +25,12 @@ MAX_LIMITED_NEEDS = 1000
 """Different limits and keys that are read of one partition."""
 
 
-@dataclass(slots=True)
-class LimitQueueing:
+class LimitQueueing(msgspec.Struct):
     """The jobs that wait for one limit."""
 
     since_ms: int | None = None
-    queues: Counter[str] = field(default_factory=Counter)
-    keys: Counter[str] = field(default_factory=Counter)
+    queues: Counter[str] = msgspec.field(default_factory=Counter)
+    keys: Counter[str] = msgspec.field(default_factory=Counter)
 
     @property
     def jobs(self) -> int:

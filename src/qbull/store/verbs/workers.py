@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.config_warnings import WorkerDeclaration
