@@ -97,7 +97,6 @@ COMMAND_GROUPS = {
 
 HIDDEN_COMMANDS = {
     "dev-process": "qbull.cli.dev.process:dev_process",
-    "worker-process": "qbull.cli.worker:worker_process",
 }
 """Commands that other commands start. The help does not list them."""
 

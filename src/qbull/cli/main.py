@@ -6,7 +6,6 @@ Every error that a user can cause ends here as one line on stderr and an exit co
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -14,12 +13,10 @@ import sys
 import click
 
 from qbull.cli.command_table import COMMAND_GROUPS, COMMANDS, SUMMARIES
+from qbull.cli.error_line import error_line
 from qbull.errors import QbullError, quoted_choices
-from qbull.observe.log import one_line
 
 INTERRUPTED_EXIT_CODE = 130
-MAX_CLI_MESSAGE_CHARS = 800
-"""Longest error message in characters. The message may quote an argument of any length."""
 
 
 class LazyCommandGroup(click.Group):
@@ -41,6 +38,8 @@ class LazyCommandGroup(click.Group):
         """Find the command. For an unknown one, suggest the names that are close to it."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
+            import difflib  # Here, because only this mistake needs it.
+
             close = difflib.get_close_matches(name, SUMMARIES, n=3, cutoff=0.65)
             meant = f"; did you mean {quoted_choices(close)}?" if close else ""
             raise click.UsageError(f'no such command "{name}"{meant}', ctx)
@@ -113,17 +112,8 @@ def _refuse_garbled(arguments: list[str]) -> None:
 
 def _end(code: int, message: str = "") -> None:
     if message:
-        visible = one_line(message).encode(errors="backslashreplace").decode()
-        click.echo(f"qbull: {_shortened(visible)}", err=True)
+        click.echo(error_line(message), err=True)
     sys.exit(code)
-
-
-def _shortened(line: str) -> str:
-    """Cut the middle out of a long message: the fact is at its start, the remedy at its end."""
-    if len(line) <= MAX_CLI_MESSAGE_CHARS:
-        return line
-    half = MAX_CLI_MESSAGE_CHARS // 2
-    return f"{line[:half]} … {line[-half:]}"
 
 
 def _error_text(error: click.ClickException) -> str:

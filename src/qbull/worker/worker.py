@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import socket
 import sys
 import time
@@ -29,7 +28,7 @@ from qbull.errors import MAX_DELAY_SECONDS, ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.move import PartitionMoves
-from qbull.store.verbs.workers import RegisteredWorker
+from qbull.store.verbs.workers import RegisteredWorker, new_worker_id
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.argument_sweeper import ArgumentSweeper
 from qbull.worker.assignment import Assignment, check_static_sharing
@@ -38,7 +37,8 @@ from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.grace_period import GracePeriod
 from qbull.worker.host_tokens import HostTokens
 from qbull.worker.isolation import Isolation
-from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
+from qbull.worker.loop_limits import LOOP_WARNING_SECONDS
+from qbull.worker.loop_watch import LoopWatch
 from qbull.worker.outage import Outage
 from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
@@ -49,10 +49,6 @@ from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.wakeups import WakeUpListener
 from qbull.worker.wiring import LoopFence, WorkerWiring
-
-
-def new_worker_id() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 class Supervision(msgspec.Struct, frozen=True):

@@ -10,7 +10,8 @@ import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.health_facts import LimitFacts
-from qbull.core.limits import LimitStatus, limit_in_need
+from qbull.core.limit_status import LimitStatus
+from qbull.core.limits import limit_in_need
 from qbull.core.record import to_datetime
 from qbull.errors import NotFound
 from qbull.store.connection.fan_out import run_scripts

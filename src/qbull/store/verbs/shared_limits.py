@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from qbull.core.limit_status import LimitKeyStatus, LimitStatus
 from qbull.core.limits import (
     LIMIT_SETTINGS,
     Limit,
-    LimitKeyStatus,
-    LimitStatus,
     limit_in_need,
     limit_need,
 )

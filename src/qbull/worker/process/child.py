@@ -15,9 +15,9 @@ from contextlib import ExitStack, suppress
 
 import msgspec
 
+from qbull.store.verbs.workers import new_worker_id
 from qbull.worker.process.channel import ControlChannel, Message, TakeRole, TimedOutJob
 from qbull.worker.process.crash_board import CrashBoard
-from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
 
