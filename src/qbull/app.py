@@ -6,23 +6,14 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from qbull.codecs.arguments import ArgumentStore, check_argument_store
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore, check_result_store
-from qbull.config import (
-    DEFAULT_KEEP,
-    Keep,
-    Lane,
-    OnFailed,
-    Order,
-    QueueSettings,
-    check_database,
-    check_durability,
-    check_prefix,
-)
+from qbull.config import DEFAULT_KEEP, QueueSettings, check_database, check_durability, check_prefix
 from qbull.core.alerts import Alert, Alerts
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES
 from qbull.core.demand import AskedLabels, AskedResources, make_demand
@@ -51,13 +42,14 @@ from qbull.produce.chain import EnqueueChain
 from qbull.produce.client import Client, client_of_loop
 from qbull.produce.portal import Portal
 from qbull.queue import Queue
-from qbull.schedules import Schedules
 from qbull.store.connection.address import Address
 from qbull.store.store import Store
 from qbull.worker.lifespan import Lifespans
 
 if TYPE_CHECKING:
+    from qbull.config import Keep, Lane, OnFailed, Order
     from qbull.postgres.relay import Relay
+    from qbull.schedules import Schedules
     from qbull.worker.assignment import Assignment
     from qbull.worker.outage import Outage
     from qbull.worker.worker import Worker
@@ -129,12 +121,18 @@ class App:
         self.alerts = self.environment.alerts if alerts is None else alerts
         self.queues: dict[str, Queue] = {}
         self.declared: dict[str, Schedule] = {}
-        self.schedules = Schedules(self)
         self.limits = Limits(self)
         self.lifespan = Lifespans(self.run_sync)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
         self._portal: Portal | None = None
         forget_after_fork(self._forget_connections)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """The schedules on the server."""
+        from qbull.schedules import Schedules  # Programs that only enqueue start faster without it.
+
+        return Schedules(self)
 
     def _use_address(self, url: str) -> None:
         """Set the server's address and its default durability. Refuse a wrong address."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
+
+import msgspec
 
 from qbull.core.alerts import Alert
 from qbull.core.durability import DURABILITIES, Durability
@@ -83,8 +85,7 @@ class Lane:
         check_rate(self.rate, "Lane")
 
 
-@dataclass(frozen=True)
-class QueueSettings:
+class QueueSettings(msgspec.Struct, frozen=True):
     """The settings that a queue was declared with."""
 
     name: str
@@ -92,7 +93,7 @@ class QueueSettings:
     order: Order | None = None
     concurrency: int = 5
     lane: Lane | None = None
-    retry: Retry = field(default_factory=lambda: Retry(delays=(1, 5, 15, 60, 300)))
+    retry: Retry = msgspec.field(default_factory=lambda: Retry(delays=(1, 5, 15, 60, 300)))
     timeout: float | None = None
     keep: Keep = DEFAULT_KEEP
     on_failed: OnFailed = "continue"

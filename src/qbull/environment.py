@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from qbull.config import check_database, check_durability, check_prefix
 from qbull.core.access import Access
@@ -28,8 +29,7 @@ INSTANCE_COUNT_VARIABLES = ("QBULL_INSTANCE_COUNT", "INSTANCE_COUNT")
 TAKE_OVER_VARIABLE = "QBULL_TAKE_OVER"
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """The settings from the environment. Empty variables count as not set, but for the server's address."""
 
     url: str | None = None
@@ -39,10 +39,10 @@ class Environment:
     prefix: str | None = None
     partitions: int | None = None
     durability: Durability | None = None
-    sharing: Sharing = field(default_factory=Sharing)
+    sharing: Sharing = msgspec.field(default_factory=Sharing)
     sharing_error: str | None = None
     """The error in the variables about sharing partitions. It concerns only workers."""
-    offer: WorkerOffer = field(default_factory=WorkerOffer)
+    offer: WorkerOffer = msgspec.field(default_factory=WorkerOffer)
     """The labels and resources of workers."""
     min_idle: float = 30.0
     timezone: str = "UTC"
@@ -50,10 +50,10 @@ class Environment:
     log_level: str = "INFO"
     job_log: bool = True
     """Whether `qbull worker` logs each job."""
-    access: Access = field(default_factory=Access)
+    access: Access = msgspec.field(default_factory=Access)
     trace: bool = False
     write_only: bool = False
-    alerts: Alerts = field(default_factory=Alerts)
+    alerts: Alerts = msgspec.field(default_factory=Alerts)
     borrowed_password: str | None = None
     """The variable without a QBULL_ name that the password of the dashboard comes from."""
     borrowed_slack: str | None = None
@@ -135,8 +135,7 @@ def unknown_server_allowed(environ: Mapping[str, str] | None = None) -> bool:
     return _choice(_set_variables(environ), "QBULL_ALLOW_UNKNOWN_SERVER", "no", "yes") == "yes"
 
 
-@dataclass(frozen=True)
-class SystemdSettings:
+class SystemdSettings(msgspec.Struct, frozen=True):
     """The variables with which systemd starts a service of Type=notify."""
 
     notify_socket: str | None = None

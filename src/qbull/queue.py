@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from qbull import manage
 from qbull.config import QueueSettings
 from qbull.core.demand import AskedLabels, AskedResources
 from qbull.core.hints import QueueHints
 from qbull.core.ids import check_id
-from qbull.core.job_filter import JobFilterArguments
 from qbull.core.job_info import JobInfo
 from qbull.core.limits import LimitArgument
 from qbull.core.record import STATES, State
@@ -21,14 +21,9 @@ from qbull.core.task import TaskSpec, in_notebook
 from qbull.errors import MAX_COUNT, ConfigError, DeclarationError
 from qbull.events import Event, follow_events
 from qbull.job import Job
-from qbull.manage import live_settings, repartition, search
-from qbull.manage.live_settings import LiveSettingValues
 from qbull.manage.payloads import QueuePayloads
-from qbull.manage.search import FailureGroup, Page, Redriven
 from qbull.produce.enqueue import Producer
-from qbull.store.read import inspect
-from qbull.store.read.drain_status import Repartitioning
-from qbull.store.read.inspect import Counts, StoredJob
+from qbull.store.read.inspect import Counts, StoredJob, counts
 from qbull.store.read.pages import page
 from qbull.store.verbs.live_settings import LiveSettingChange, LiveSettings, is_paused
 from qbull.store.verbs.partition import Partition
@@ -37,6 +32,10 @@ from qbull.worker.chunk_signature import DEFAULT_CHUNK_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from qbull.app import App
+    from qbull.core.job_filter import JobFilterArguments
+    from qbull.manage.live_settings import LiveSettingValues
+    from qbull.manage.search import FailureGroup, Page, Redriven
+    from qbull.store.read.drain_status import Repartitioning
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -195,7 +194,7 @@ class Queue(QueueHints):
             cursor: the `next` of the page before.
             filters: `task`, `key`, `error_contains`, `fingerprint`, `payload`, `after`, `before` and `query`.
         """
-        return await search.search(self, state, limit, cursor, search.filter_of(filters))
+        return await manage.search.search(self, state, limit, cursor, manage.search.filter_of(filters))
 
     async def failures(
         self, *, scan: int = 10_000, **filters: Unpack[JobFilterArguments]
@@ -206,7 +205,7 @@ class Queue(QueueHints):
             scan: how many dead letters to look at.
             filters: as in `search`.
         """
-        return await search.failures(self, scan, search.filter_of(filters))
+        return await manage.search.failures(self, scan, manage.search.filter_of(filters))
 
     async def redrive(
         self,
@@ -229,7 +228,9 @@ class Queue(QueueHints):
             on_step: called with the progress after each batch.
             filters: as in `search`.
         """
-        return await search.redrive(self, limit, rate, on_step, search.filter_of(filters), patch)
+        return await manage.search.redrive(
+            self, limit, rate, on_step, manage.search.filter_of(filters), patch
+        )
 
     async def clean(
         self,
@@ -247,7 +248,7 @@ class Queue(QueueHints):
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.clean(self, state, older_than, limit, search.filter_of(filters))
+        return await manage.search.clean(self, state, older_than, limit, manage.search.filter_of(filters))
 
     async def cancel(
         self,
@@ -265,7 +266,7 @@ class Queue(QueueHints):
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.cancel(self, state, reason, limit, search.filter_of(filters))
+        return await manage.search.cancel(self, state, reason, limit, manage.search.filter_of(filters))
 
     async def purge(
         self,
@@ -281,7 +282,7 @@ class Queue(QueueHints):
             limit: maximum number of jobs.
             filters: as in `search`.
         """
-        return await search.purge(self, state, limit, search.filter_of(filters))
+        return await manage.search.purge(self, state, limit, manage.search.filter_of(filters))
 
     async def reschedule(
         self,
@@ -302,7 +303,7 @@ class Queue(QueueHints):
             filters: as in `search`.
         """
         when = {"delay": delay, "at": at}
-        return await search.reschedule(self, state, when, limit, search.filter_of(filters))
+        return await manage.search.reschedule(self, state, when, limit, manage.search.filter_of(filters))
 
     def events(self, after: str | datetime | None = None) -> AsyncGenerator[Event, None]:
         """The jobs that end: `async for event in queue.events()`.
@@ -315,10 +316,9 @@ class Queue(QueueHints):
     async def stats(self) -> Counts:
         """Count the jobs in each state, over all partitions."""
         client = self.app._client()
-        partitions = await client.router.partitions(self.settings)
-        counts = await inspect.counts(partitions)
+        found = await counts(await client.router.partitions(self.settings))
         paused = await is_paused(client.store, self.name)
-        total = sum(counts[1:], counts[0])
+        total = sum(found[1:], found[0])
         return replace(total, paused=paused, totals=client.router.totals(self.settings, total.totals))
 
     # Operate the queue.
@@ -330,7 +330,7 @@ class Queue(QueueHints):
             wait: seconds to wait until no job is running; then raises ResultTimeout.
             by: who does it, for the history of changes; user@host if None.
         """
-        await live_settings.pause(self, by, wait)
+        await manage.live_settings.pause(self, by, wait)
 
     async def resume(self, *, by: str | None = None) -> None:
         """Continue after `pause`, or after a task has paused the whole queue.
@@ -338,7 +338,7 @@ class Queue(QueueHints):
         Args:
             by: who does it.
         """
-        await live_settings.resume(self, by)
+        await manage.live_settings.resume(self, by)
 
     async def configure(self, *, by: str | None = None, **settings: Unpack[LiveSettingValues]) -> None:
         """Change settings for all workers until `reset`. They override the code.
@@ -352,7 +352,7 @@ class Queue(QueueHints):
             timeout: seconds that one run of any task may take; None for no limit.
             keep: how long finished jobs stay.
         """
-        await live_settings.configure(self, settings, by)
+        await manage.live_settings.configure(self, settings, by)
 
     async def reset(self, *settings: str, by: str | None = None) -> None:
         """Return to the settings of the code. A paused queue stays paused.
@@ -361,15 +361,15 @@ class Queue(QueueHints):
             settings: names of settings; all of them if none is given.
             by: who does it.
         """
-        await live_settings.reset(self, settings, by)
+        await manage.live_settings.reset(self, settings, by)
 
     async def live(self) -> LiveSettings:
         """The settings in force, and who changed which of them."""
-        return await live_settings.read(self)
+        return await manage.live_settings.read(self)
 
     async def changes(self) -> list[LiveSettingChange]:
         """The last 100 changes of settings, the newest first."""
-        return await live_settings.history(self)
+        return await manage.live_settings.history(self)
 
     async def repartition(self, partitions: int) -> None:
         """Change the number of partitions. New jobs use it when this returns; workers move the others.
@@ -379,11 +379,11 @@ class Queue(QueueHints):
         Args:
             partitions: the new number.
         """
-        await repartition.repartition(self, partitions)
+        await manage.repartition.repartition(self, partitions)
 
     async def repartitioning(self) -> Repartitioning | None:
         """The progress of a change of the number of partitions; None if there is none."""
-        return await repartition.status(self)
+        return await manage.repartition.status(self)
 
     # For the other modules of qbull.
     async def _partitions(self) -> list[Partition]:

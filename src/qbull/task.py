@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.demand import AskedLabels, AskedResources, make_demand
@@ -216,8 +216,7 @@ class TaskSettings(TypedDict, total=False):
     dec_hook: DecHook | None
 
 
-@dataclass(frozen=True)
-class TaskDeclaration:
+class TaskDeclaration(msgspec.Struct, frozen=True):
     """The arguments of `@queue.task(…)`, and how they turn a function into a task."""
 
     name: str | None = None
@@ -239,8 +238,8 @@ class TaskDeclaration:
 
     @classmethod
     def of(cls, **settings: Any) -> TaskDeclaration:
-        """Check the names of the arguments, because the error of a dataclass would name this class."""
-        known = [each.name for each in fields(cls)]
+        """Check the names of the arguments, because the error of a struct would name this class."""
+        known = list(cls.__struct_fields__)
         for name, value in settings.items():
             if name not in known:
                 meant = explain_keyword(name, known, TASK_OPTION_HINTS)

@@ -70,7 +70,7 @@ CHANGES: dict[Any, dict[str, tuple[str, str, Callable[[Any], Awaitable[Any]]]]] 
 """Method → action and target in the log, and a call."""
 
 COMMAND_READS = {
-    *("worker", "serve", "dev", "demo", "init", "relay", "dev-process", "worker-process", "run-job"),
+    *("worker", "serve", "dev", "demo", "init", "relay", "dev-process", "run-job"),
     *(
         "queues",
         "slow",

@@ -250,7 +250,7 @@ def test_the_command_alone_shows_what_there_is(shell: Shell) -> None:
 
     assert shown == shell.ok("--help")
     assert "..." not in shown.partition("Develop:")[2]
-    assert "worker-process" not in shown
+    assert "dev-process" not in shown
 
 
 async def test_a_query_finds_jobs_of_all_queues(shell: Shell, sample: SampleApp, app: qbull.App) -> None:

@@ -7,16 +7,16 @@ import signal
 import socket
 import subprocess
 
-import msgspec
 import pytest
 from later import AWAY, BACK, claim_a_place, url_of  # noqa: F401 - one is a fixture
 from sample_app import SampleApp
 from shell import QBULL, Shell, open_shell, seen  # noqa: F401 - one is a fixture
 
 import qbull
-from qbull.cli.worker import WorkerOptions
+from qbull.cli.worker_options import WorkerOptions, worker_process_argv
 from qbull.core.sharing import Sharing
 from qbull.worker.process.channel import TakeRole, pack_message
+from qbull.worker.process.child import ProcessHandles
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
 from topology import Node
 
@@ -67,22 +67,10 @@ async def test_a_worker_process_waits_too(shell: Shell, later: Node, comes: bool
     sample = SampleApp(app)
     board, (theirs, ours) = CrashBoard.make(board_slots_for(sample.email.settings.concurrency)), os.pipe()
     here, there = socket.socketpair()
-    channel = ("--channel", str(there.fileno()))
-    told = msgspec.json.encode(WorkerOptions("sample_app", 5.0, Sharing(), ["email"])).decode()
+    options = WorkerOptions("sample_app", 5.0, Sharing(), ["email"])
     with (shell.directory / "err").open("w") as err:
         process = subprocess.Popen(
-            [
-                *QBULL,
-                "worker-process",
-                told,
-                "--id",
-                "w1",
-                "--board",
-                str(board.fd),
-                "--life",
-                str(theirs),
-                *channel,
-            ],
+            worker_process_argv(options, "w1", ProcessHandles(board.fd, theirs, there.fileno())),
             env={**shell.environment, "QBULL_URL": url_of(later)},
             pass_fds=(board.fd, theirs, there.fileno()),
             stderr=err,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from qbull.core.health import HealthLimits, find_problems
 from qbull.core.health_facts import (

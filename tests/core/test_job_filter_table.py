@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import get_type_hints
 
 import msgspec
@@ -14,7 +13,7 @@ from qbull.views.operations import CleanBody, MatchingQuery, NewOperationBody, R
 
 
 def test_python_takes_each_filter() -> None:
-    fields = [field.name for field in dataclasses.fields(JobFilter)]
+    fields = [field.name for field in msgspec.structs.fields(JobFilter)]
     assert fields == [*JOB_FILTERS, "hidden"]  # The last one is set by the server, not by a caller.
     assert list(get_type_hints(JobFilterArguments)) == list(JOB_FILTERS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from qbull.core.ids import planned_ms_in, schedule_in
 from qbull.core.schedule import MAX_CAUGHT_UP_TICKS, Schedule, propose_ticks, version_of

@@ -11,7 +11,7 @@ import click
 import yaml
 
 import qbull.environment
-from qbull.cli.main import COMMANDS
+from qbull.cli.command_table import COMMANDS
 from qbull.cli.main import qbull as command_line
 
 ROOT = Path(__file__).parents[2]

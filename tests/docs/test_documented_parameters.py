@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, is_typeddict
 
 import pytest
 from public_api import MODULES, SPECIAL, is_ours, is_public, owner_of
+from reference.typed_dicts import unpacked_keys
 
 from syntax_tree import parse_source
 
@@ -70,7 +71,7 @@ def _of(name: str, thing: Any) -> Iterator[Parameter]:
         text = " ".join([text, *_documented_fields(thing)])
     for parameter in inspect.signature(thing).parameters.values():
         if parameter.name not in OBVIOUS and not parameter.name.startswith("_"):
-            yield Parameter(name, parameter.name, _keywords(thing, parameter), text)
+            yield Parameter(name, parameter.name, unpacked_keys(thing, parameter), text)
 
 
 def _documented_fields(kind: type) -> Iterator[str]:
@@ -80,12 +81,6 @@ def _documented_fields(kind: type) -> Iterator[str]:
     for field, following in pairwise(definition.body):
         if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
             yield ast.unparse(field.target)
-
-
-def _keywords(thing: Any, parameter: inspect.Parameter) -> list[str]:
-    """The keys of the TypedDict in `**settings: Unpack[TaskSettings]`."""
-    unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
-    return list(inspect.unwrap(thing).__globals__[unpacked[1]].__annotations__) if unpacked else []
 
 
 @pytest.mark.parametrize("module", MODULES)

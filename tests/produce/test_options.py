@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import click
+from msgspec.structs import fields
 
 from qbull.cli.enqueue import enqueue
 from qbull.core.options import JOB_OPTIONS, Options

@@ -16,6 +16,7 @@ import qbull.compat
 from reference.cells import code, table
 from reference.docstrings import field_docs, split
 from reference.raises import RAISES, SERVER
+from reference.typed_dicts import unpacked_keys
 
 PARTS: dict[str, tuple[str, ...]] = {
     "The front door": ("App", "Queue", "Task", "Job"),
@@ -246,15 +247,9 @@ def _parameters(thing: Any) -> dict[str, inspect.Parameter]:
     except (TypeError, ValueError):
         return {}
     for parameter in list(found.values()):
-        for key, annotation in _unpacked(thing, parameter).items():
+        for key, annotation in unpacked_keys(thing, parameter).items():
             found[key] = inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
     return found
-
-
-def _unpacked(thing: Any, parameter: inspect.Parameter) -> dict[str, Any]:
-    """The keys of a TypedDict in `**settings: Unpack[TaskSettings]`."""
-    name = re.search(r"Unpack\[(\w+)\]", str(parameter.annotation))
-    return dict(inspect.unwrap(thing).__globals__[name[1]].__annotations__) if name else {}
 
 
 def _fields(thing: Any) -> list[str]:
@@ -284,7 +279,7 @@ def _signature(name: str, thing: Any) -> str:
             parts.append("*")
         before = parameter.kind
         parts.append(_parameter(parameter))
-        if keys := _unpacked(thing, parameter):
+        if keys := unpacked_keys(thing, parameter):
             named = f"`**{parameter.name}` are " + ", ".join(f"`{key}`" for key in keys) + ".\n\n"
     back = signature.return_annotation
     gives = "" if back is inspect.Signature.empty or inspect.isclass(thing) else f" -> {_plain(back)}"

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.ids import check_name
-from qbull.core.limits import LimitStatus
+from qbull.core.limit_status import LimitStatus
 from qbull.core.rate import Rate
 from qbull.views import limits as views
 

@@ -20,7 +20,7 @@ from qbull.core import histograms
 from qbull.core.health_problem import HealthProblem, HealthStatus, status_of, unavailable
 from qbull.core.histograms import Histogram
 from qbull.core.layout import Layout
-from qbull.core.limits import LimitStatus
+from qbull.core.limit_status import LimitStatus
 from qbull.errors import ServerError
 from qbull.observe.exposition import METRICS_CONTENT_TYPE, Metric, MetricSamples
 from qbull.queue import Queue

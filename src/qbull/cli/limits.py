@@ -11,7 +11,8 @@ from qbull.cli.pause import by
 from qbull.cli.schedules import ListingGroup
 from qbull.cli.target import Target, as_json, on_target, with_reason
 from qbull.cli.terminal import ago, print_json, print_table
-from qbull.core.limits import LIMIT_SETTINGS, LimitStatus
+from qbull.core.limit_status import LimitStatus
+from qbull.core.limits import LIMIT_SETTINGS
 from qbull.views.limits import LimitView
 from qbull.views.shape import to_plain
 

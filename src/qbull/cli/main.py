@@ -6,90 +6,17 @@ Every error that a user can cause ends here as one line on stderr and an exit co
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
 
 import click
 
+from qbull.cli.command_table import COMMAND_GROUPS, COMMANDS, SUMMARIES
+from qbull.cli.error_line import error_line
 from qbull.errors import QbullError, quoted_choices
-from qbull.observe.log import one_line
-
-COMMAND_GROUPS = {
-    "Develop": {
-        "demo": "qbull.cli.demo.command:demo",
-        "init": "qbull.cli.init:init",
-        "dev": "qbull.cli.dev.command:dev",
-        "enqueue": "qbull.cli.enqueue:enqueue",
-        "run-job": "qbull.cli.run_job:run_job",
-        "stub": "qbull.cli.stub:stub",
-    },
-    "Run": {
-        "worker": "qbull.cli.worker:worker",
-        "serve": "qbull.cli.serve:serve",
-        "relay": "qbull.cli.relay:relay",
-        "migrate": "qbull.cli.migrate:migrate",
-    },
-    "Inspect": {
-        "queues": "qbull.cli.queues:queues",
-        "stats": "qbull.cli.queues:stats",
-        "jobs": "qbull.cli.jobs:jobs",
-        "job": "qbull.cli.jobs:job",
-        "stream": "qbull.cli.stream:stream",
-        "failures": "qbull.cli.dead_letters:failures",
-        "slow": "qbull.cli.slow:slow",
-        "stack": "qbull.cli.stack:stack",
-        "workers": "qbull.cli.workers:workers",
-        "partitions": "qbull.cli.partitions:partitions",
-        "settings": "qbull.cli.live_settings:settings",
-        "doctor": "qbull.cli.doctor.command:doctor",
-    },
-    "Manage jobs": {
-        "cancel": "qbull.cli.job_actions:cancel",
-        "retry": "qbull.cli.job_actions:retry",
-        "promote": "qbull.cli.job_actions:promote",
-        "reschedule": "qbull.cli.job_actions:reschedule",
-        "update": "qbull.cli.job_actions:update",
-        "signal": "qbull.cli.job_actions:signal",
-        "fork": "qbull.cli.fork:fork",
-        "remove": "qbull.cli.job_actions:remove",
-        "redrive": "qbull.cli.dead_letters:redrive",
-        "acknowledge": "qbull.cli.acknowledge:acknowledge",
-        "clean": "qbull.cli.dead_letters:clean",
-        "purge": "qbull.cli.bulk:purge",
-    },
-    "Manage queues": {
-        "move": "qbull.cli.move:move",
-        "pause": "qbull.cli.pause:pause",
-        "resume": "qbull.cli.pause:resume",
-        "configure": "qbull.cli.live_settings:configure",
-        "reset": "qbull.cli.live_settings:reset",
-        "limits": "qbull.cli.limits:limits",
-        "repartition": "qbull.cli.repartition:repartition",
-        "schedules": "qbull.cli.schedules:schedules",
-        "run": "qbull.cli.schedules:run",
-    },
-    "Administer and integrate": {
-        "alerts": "qbull.cli.alerts:alerts",
-        "token": "qbull.cli.token:token",
-        "audit": "qbull.cli.audit:audit",
-        "acl": "qbull.cli.acl:print_acl",
-        "check-celery": "qbull.cli.check_celery.command:check_celery",
-        "drain": "qbull.cli.drain_django:drain",
-    },
-    "Started by other commands": {
-        "dev-process": "qbull.cli.dev.process:dev_process",
-        "worker-process": "qbull.cli.worker:worker_process",
-    },
-}
-"""Every command with its function, by purpose. The help lists them in this order."""
-
-COMMANDS = {name: path for group in COMMAND_GROUPS.values() for name, path in group.items()}
 
 INTERRUPTED_EXIT_CODE = 130
-MAX_CLI_MESSAGE_CHARS = 800
-"""Longest error message in characters. The message may quote an argument of any length."""
 
 
 class LazyCommandGroup(click.Group):
@@ -111,26 +38,21 @@ class LazyCommandGroup(click.Group):
         """Find the command. For an unknown one, suggest the names that are close to it."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, self._visible(ctx), n=3, cutoff=0.65)
+            import difflib  # Here, because only this mistake needs it.
+
+            close = difflib.get_close_matches(name, SUMMARIES, n=3, cutoff=0.65)
             meant = f"; did you mean {quoted_choices(close)}?" if close else ""
             raise click.UsageError(f'no such command "{name}"{meant}', ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by purpose."""
-        visible = self._visible(ctx)
-        width = formatter.width - 6 - max(map(len, visible))
+        width = formatter.width - 6 - max(map(len, SUMMARIES))
         for title, group in COMMAND_GROUPS.items():
-            rows = [(name, visible[name].get_short_help_str(width)) for name in group if name in visible]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows, col_max=16)
-
-    def _visible(self, ctx: click.Context) -> dict[str, click.Command]:
-        found = {name: self.get_command(ctx, name) for name in COMMANDS}
-        return {
-            name: command for name, command in found.items() if command is not None and not command.hidden
-        }
+            stand_ins = [click.Command(name, help=summary) for name, (_, summary) in group.items()]
+            rows = [(each.name or "", each.get_short_help_str(width)) for each in stand_ins]
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=16)
 
 
 @click.group(
@@ -190,17 +112,8 @@ def _refuse_garbled(arguments: list[str]) -> None:
 
 def _end(code: int, message: str = "") -> None:
     if message:
-        visible = one_line(message).encode(errors="backslashreplace").decode()
-        click.echo(f"qbull: {_shortened(visible)}", err=True)
+        click.echo(error_line(message), err=True)
     sys.exit(code)
-
-
-def _shortened(line: str) -> str:
-    """Cut the middle out of a long message: the fact is at its start, the remedy at its end."""
-    if len(line) <= MAX_CLI_MESSAGE_CHARS:
-        return line
-    half = MAX_CLI_MESSAGE_CHARS // 2
-    return f"{line[:half]} … {line[-half:]}"
 
 
 def _error_text(error: click.ClickException) -> str:

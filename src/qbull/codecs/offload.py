@@ -11,9 +11,10 @@ import os
 import secrets
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from qbull.core.digits import whole_number
 from qbull.errors import ConfigError, NotFound
@@ -53,8 +54,7 @@ class ResultStore(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class StoredResult:
+class StoredResult(msgspec.Struct, frozen=True):
     """A result that is kept elsewhere."""
 
     reference: str

@@ -8,9 +8,9 @@ run starts, and the fields must be those in the text. So nobody without a key ca
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.context import ValueContext, payload_context

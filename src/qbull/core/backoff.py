@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 MAX_DOUBLINGS = 64
 """Far beyond every maximum, and small enough for a float."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExponentialBackoff:
+class ExponentialBackoff(msgspec.Struct, frozen=True):
     """Delays that start with `first_seconds` and double up to `max_seconds`. They are the same each time.
 
     Callers that share a server spread their delays with `jittered`, so that they do not all come back at

@@ -7,7 +7,6 @@ models among them. Nothing is ever pickled.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import hashlib
 import inspect
@@ -145,6 +144,8 @@ class Signature:
 
 def _meant(name: str, parameters: tuple[str, ...]) -> str:
     """A hint for the caller of a task who gave an unknown argument."""
+    import difflib  # Here, because only this mistake needs it.
+
     if close := difflib.get_close_matches(name, parameters, n=1):
         return f"; did you mean {close[0]!r}?"
     return f"; it takes: {', '.join(parameters) or 'none'}"

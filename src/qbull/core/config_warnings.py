@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import Literal
+
+import msgspec
 
 from qbull.core.sharing import unassigned_partitions
 
@@ -21,8 +22,7 @@ SERIOUS_WARNINGS: frozenset[ConfigWarningKind] = frozenset({"unread", "same-id"}
 """Warnings about jobs that wait for ever, or will. Others appear for a while in every rolling restart."""
 
 
-@dataclass(frozen=True)
-class WorkerDeclaration:
+class WorkerDeclaration(msgspec.Struct, frozen=True):
     """One live worker process, as it describes itself for one queue.
 
     A pod is one `qbull worker` and its processes.
@@ -39,8 +39,7 @@ class WorkerDeclaration:
     """A digest of the settings in the worker's code; empty if it reports none."""
 
 
-@dataclass(frozen=True)
-class ConfigWarning:
+class ConfigWarning(msgspec.Struct, frozen=True):
     kind: ConfigWarningKind
     fact: str
     next_step: str

@@ -11,12 +11,12 @@ cronsim computes local times. This module handles daylight saving time as Debian
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+import msgspec
 from cronsim import CronSim, CronSimError
 
 CRON_NICKNAMES = {
@@ -47,8 +47,7 @@ class Calendar(Protocol):
         """The first tick after this instant; None if there is none."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """Ticks at a fixed interval, counted from an anchor, so that everybody computes the same instants."""
 
     period_ms: int

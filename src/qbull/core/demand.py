@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from qbull.core.ids import check_name
 from qbull.errors import ConfigError, DeclarationError, QbullError
@@ -22,20 +23,18 @@ MAX_RESOURCE_TOKENS = 1000
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9._:/+-]{1,100}")
 
 
-@dataclass(frozen=True)
-class WorkerOffer:
+class WorkerOffer(msgspec.Struct, frozen=True):
     """The labels of a worker, and the tokens of each resource on its host."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
-    resources: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    resources: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def extended(self, other: WorkerOffer) -> WorkerOffer:
         """This offer with the labels and resources of another one, which win."""
         return WorkerOffer({**self.labels, **other.labels}, {**self.resources, **other.resources})
 
 
-@dataclass(frozen=True)
-class TaskDemand:
+class TaskDemand(msgspec.Struct, frozen=True):
     """The labels and resources that a task asks of a worker. The values of a label are alternatives."""
 
     labels: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -8,8 +8,9 @@ finds the facts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
+
+import msgspec
 
 Durability = Literal["fast", "durable", "replicated", "strict"]
 """The profiles by name, the weakest first. Each requires all that the one before it requires, and more."""
@@ -21,8 +22,7 @@ ReplicaCopy = Literal["none", "memory", "disk"]
 SET_IN_CONFIGURATION = "and set it in the server's configuration"
 
 
-@dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(msgspec.Struct, frozen=True):
     """One server, as it describes itself. None stands for a setting that it does not reveal."""
 
     shown: str
@@ -33,8 +33,7 @@ class NodeFacts:
     """Whether its last write to disk failed."""
 
 
-@dataclass(frozen=True)
-class ReplicationFacts:
+class ReplicationFacts(msgspec.Struct, frozen=True):
     """A primary, its healthy replicas (`followers`), and one message for each unhealthy replica."""
 
     primary: NodeFacts
@@ -49,8 +48,7 @@ class ReplicationFacts:
     has_waitaof: bool = True
 
 
-@dataclass(frozen=True)
-class UnmetRequirement:
+class UnmetRequirement(msgspec.Struct, frozen=True):
     """The fact that keeps servers from holding a profile, and its remedy.
 
     `transient`: it may pass by itself.
@@ -61,8 +59,7 @@ class UnmetRequirement:
     transient: bool = False
 
 
-@dataclass(frozen=True)
-class DurabilityProfile:
+class DurabilityProfile(msgspec.Struct, frozen=True):
     """All that qbull knows about one durability profile."""
 
     name: Durability

@@ -7,7 +7,8 @@ metrics, `qbull doctor` and the alerts all show its list, so they cannot disagre
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from qbull.core.config_warnings import spell_ranges
 from qbull.core.health_facts import (
@@ -38,8 +39,7 @@ UNUSUAL_FAILURE_FACTOR = 5
 """How far above the usual a failure rate must be."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthLimits:
+class HealthLimits(msgspec.Struct, frozen=True):
     """For how many seconds something may last before it is a problem.
 
     Args:

@@ -6,13 +6,13 @@ store/read/health.py reads them. All times are milliseconds on the server's cloc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from qbull.core.problems import AlertState
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFacts:
+class PartitionFacts(msgspec.Struct, frozen=True):
     """One partition. `waiting` are its waiting jobs, `oldest_ms` is since when the oldest of them could run.
 
     `idle_ms` has the time since each worker last read the partition. It is empty if no job has waited long.
@@ -22,13 +22,12 @@ class PartitionFacts:
     number: int
     waiting: int = 0
     oldest_ms: int | None = None
-    idle_ms: Mapping[str, int] = field(default_factory=dict)
-    deliveries: Mapping[str, int] = field(default_factory=dict)
+    idle_ms: Mapping[str, int] = msgspec.field(default_factory=dict)
+    deliveries: Mapping[str, int] = msgspec.field(default_factory=dict)
     lease_owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServingFacts:
+class ServingFacts(msgspec.Struct, frozen=True):
     """A live worker of a queue: its slots, and since when it reads each of its partitions.
 
     A `blocked` one reads nothing, because its event loop stands still.
@@ -36,20 +35,18 @@ class ServingFacts:
 
     slots: int
     partitions: frozenset[int] = frozenset()
-    since_ms: Mapping[int, int] = field(default_factory=dict)
+    since_ms: Mapping[int, int] = msgspec.field(default_factory=dict)
     blocked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedLane:
+class BlockedLane(msgspec.Struct, frozen=True):
     """A lane whose first job waits for its next attempt. `since_ms` is when that job first failed."""
 
     since_ms: int
     behind: int
 
 
-@dataclass(frozen=True, slots=True)
-class HaltedLanes:
+class HaltedLanes(msgspec.Struct, frozen=True):
     """The lanes of a queue that are halted by a dead letter, and the number of jobs behind them."""
 
     keys: int = 0
@@ -57,16 +54,14 @@ class HaltedLanes:
     since_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LateSchedule:
+class LateSchedule(msgspec.Struct, frozen=True):
     """A schedule that should have fired at `due_ms`."""
 
     name: str
     due_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownTask:
+class UnknownTask(msgspec.Struct, frozen=True):
     """A task that no live worker of the queue can run, and its waiting jobs. `demand` has the labels and
     resources that it asks for, if a live worker knows it.
     """
@@ -77,8 +72,7 @@ class UnknownTask:
     demand: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MinuteOutcomes:
+class MinuteOutcomes(msgspec.Struct, frozen=True):
     """Attempts of one minute that succeeded and that failed, and the jobs that were enqueued in it."""
 
     at_ms: int
@@ -87,16 +81,14 @@ class MinuteOutcomes:
     enqueued: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """An operator has paused the queue."""
 
     since_ms: int
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
+class QueueFacts(msgspec.Struct, frozen=True):
     """One queue.
 
     Args:
@@ -122,7 +114,7 @@ class QueueFacts:
     limited: bool = False
     pause: Pause | None = None
     partitions: tuple[PartitionFacts, ...] = ()
-    workers: Mapping[str, ServingFacts] = field(default_factory=dict)
+    workers: Mapping[str, ServingFacts] = msgspec.field(default_factory=dict)
     blocked: tuple[BlockedLane, ...] = ()
     halted: HaltedLanes = HaltedLanes()
     late: tuple[LateSchedule, ...] = ()
@@ -134,8 +126,7 @@ class QueueFacts:
     failed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LimitFacts:
+class LimitFacts(msgspec.Struct, frozen=True):
     """A shared limit.
 
     Args:
@@ -153,8 +144,7 @@ class LimitFacts:
     declarations: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LostWorker:
+class LostWorker(msgspec.Struct, frozen=True):
     """A worker that died, or whose heartbeats have stopped."""
 
     worker: str
@@ -162,8 +152,7 @@ class LostWorker:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class HealthFacts:
+class HealthFacts(msgspec.Struct, frozen=True):
     """All queues and workers of an app. `started_ms` has the start of each live worker.
 
     `unreadable` has the queues whose settings on the server cannot be read.
@@ -172,7 +161,7 @@ class HealthFacts:
     now_ms: int
     queues: tuple[QueueFacts, ...] = ()
     unreadable: tuple[str, ...] = ()
-    started_ms: Mapping[str, int] = field(default_factory=dict)
+    started_ms: Mapping[str, int] = msgspec.field(default_factory=dict)
     lost: tuple[LostWorker, ...] = ()
-    alerts: AlertState = field(default_factory=AlertState)
+    alerts: AlertState = msgspec.field(default_factory=AlertState)
     limits: tuple[LimitFacts, ...] = ()

@@ -6,8 +6,9 @@ The facts and remedies in words name no key, no worker and no error: anybody may
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from qbull.core.problems import ProblemKind
 
@@ -38,8 +39,7 @@ PROBLEM_SEVERITIES: dict[ProblemKind, Severity] = {
 """The severity of each kind. A pause whose backlog grows is a warning."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthProblem:
+class HealthProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong.
 
     `fact` and `remedy` are for people; `kind` and `values` are for programs that use their own words. Only
@@ -56,7 +56,7 @@ class HealthProblem:
     task: str | None = None
     worker: str | None = None
     limit: str | None = None
-    values: dict[str, int] = field(default_factory=dict)
+    values: dict[str, int] = msgspec.field(default_factory=dict)
     severity: Severity = "critical"
 
     @property

@@ -6,9 +6,10 @@ Search, redrive and clean take the same filters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict, assert_never
+
+import msgspec
 
 from qbull.core.argument_path import NO_VALUE, check_path, scalar_text, value_at
 from qbull.core.codec import decode_untyped
@@ -88,8 +89,7 @@ class JobFilterArguments(TypedDict, total=False):
     query: str | JobQuery | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
+class JobFilter(msgspec.Struct, frozen=True):
     task: str | None = None
     key: str | None = None
     error_contains: str | None = None

@@ -21,6 +21,8 @@ from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from qbull.core.argument_path import NO_VALUE, check_path, scalar_text, value_at
 from qbull.core.codec import decode_untyped
 from qbull.core.failures import fingerprint
@@ -66,8 +68,7 @@ QUERY_FIELDS: dict[str, QueryField] = {
 """All fields. `since` and `until` compare the time of enqueueing if a job has not finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueriedJob:
+class QueriedJob(msgspec.Struct, frozen=True):
     """A job as a query sees it.
 
     Args:

@@ -7,9 +7,10 @@ the limit counts. docs/decisions/0024 has the reasons.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.ids import check_name
@@ -66,8 +67,7 @@ class Limit:
         return LimitUse(self, key, weight)
 
 
-@dataclass(frozen=True)
-class LimitUse:
+class LimitUse(msgspec.Struct, frozen=True):
     """How a task uses a limit. Made by `Limit.use(…)`."""
 
     limit: Limit
@@ -213,59 +213,3 @@ def limit_in_need(need: str) -> tuple[str, str] | None:
         return None
     name, _, key = need.removeprefix(LIMIT_NEED_MARK).partition("\n")
     return name, key
-
-
-@dataclass(frozen=True, slots=True)
-class LimitKeyStatus:
-    """The use of a limit by the jobs of one key.
-
-    Args:
-        key: the key; empty for the jobs without one.
-        running: jobs that hold a slot.
-        used: the weight that started in the last window of the rate.
-        spent: the weight that started today, if the limit has a daily budget.
-        waiting: jobs that wait for the limit.
-    """
-
-    key: str
-    running: int
-    used: int
-    spent: int
-    waiting: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LimitStatus:
-    """A limit as it is used now.
-
-    Args:
-        name: the name of the limit.
-        rate: the rate in force.
-        concurrency: the maximum number of jobs at a time.
-        daily: the weight that may start in a day.
-        running: jobs that hold a slot of it, over all keys.
-        used: the weight that started in the last window of the rate, of the jobs without a key.
-        spent: the weight that started today, over all keys.
-        changed: the settings that live settings override.
-        waiting: jobs that wait for it, over all keys.
-        since: when the first of them started to wait.
-        queues: the jobs that wait, by queue.
-        keys: the keys with the most use, and those for which jobs wait.
-        granted: the weight that was ever granted, with what jobs reported beyond it.
-        returned: the weight of that which was given back or reported as not used.
-    """
-
-    name: str
-    rate: Rate | None
-    concurrency: int | None
-    daily: int | None
-    running: int
-    used: int
-    spent: int
-    changed: tuple[str, ...] = ()
-    waiting: int = 0
-    since: datetime | None = None
-    queues: Mapping[str, int] = field(default_factory=dict)
-    keys: tuple[LimitKeyStatus, ...] = ()
-    granted: int = 0
-    returned: int = 0

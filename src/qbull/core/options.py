@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 import msgspec
+from msgspec.structs import fields, replace
 
 from qbull.core.durability import DURABILITIES, Durability
 from qbull.core.ids import check_id, check_key
@@ -67,8 +67,7 @@ class EncodedArguments(msgspec.Struct, frozen=True, gc=False):
     row: int = 0
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, dict=True):
     """The options of one call. `JOB_OPTIONS` describes those that users give."""
 
     delay: float | None = None
@@ -228,8 +227,7 @@ DEFAULT_OPTIONS = Options()
 """The defaults, shared by calls without options."""
 
 
-@dataclass(frozen=True)
-class JobOption:
+class JobOption(msgspec.Struct, frozen=True):
     """One option of a call, for Python, the REST API, the command line and the documentation.
 
     Args:

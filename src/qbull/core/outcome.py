@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from qbull.core.record import ExtendedBody, repack, without_crashes
@@ -14,23 +14,20 @@ from qbull.core.stacktrace import MAX_ERROR_CHARS, cut_message
 from qbull.errors import Fail, RetryAfter
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The job is finished, and this is its encoded result."""
 
     result: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(msgspec.Struct, frozen=True):
     """The job runs again after this many seconds."""
 
     seconds: float
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(msgspec.Struct, frozen=True):
     """The job becomes a dead letter."""
 
     error: str

@@ -8,8 +8,9 @@ A job whose task asks for labels or resources is parked by workers that lack the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from qbull.core.flow import NEVER_DUE_MS
 
@@ -31,8 +32,7 @@ TaskSignatures = Mapping[str, str]
 """The tasks that a worker knows in a queue, each with the digest of its signature."""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeNeed:
+class CodeNeed(msgspec.Struct, frozen=True):
     """The code that a parked job needs: its task, with a signature other than those that refused it.
 
     A worker registers only tasks whose labels and resources it has, so the task is all that has to match.

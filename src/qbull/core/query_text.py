@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from qbull.errors import ArgumentsError
 
@@ -18,8 +19,7 @@ _PLAIN_WORD = re.compile(r"[^\s\":*-][^\s\":*]*")
 _SPACES = re.compile(r"\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class QueryValue:
+class QueryValue(msgspec.Struct, frozen=True):
     """A text with stars in it, each of which stands for any text.
 
     Args:
@@ -57,8 +57,7 @@ class QueryValue:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class QueryTerm:
+class QueryTerm(msgspec.Struct, frozen=True):
     """One condition.
 
     Args:

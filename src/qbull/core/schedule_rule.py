@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict, TypeVar, get_args
 from zoneinfo import ZoneInfo
@@ -34,8 +33,7 @@ class ScheduleOptions(TypedDict, total=False):
     end: datetime | None
 
 
-@dataclass(frozen=True)
-class ScheduleRule:
+class ScheduleRule(msgspec.Struct, frozen=True):
     """When and how a schedule runs, as given to `@queue.cron(…)` or `app.schedules.upsert(…)`.
 
     All durations are seconds.

@@ -7,7 +7,6 @@ meanwhile (store/lua/schedule_write.lua).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -19,8 +18,7 @@ PlanOrigin = Literal["code", "own"]
 """The origin of a definition: the workers' code, or a call at run time. The one from run time wins."""
 
 
-@dataclass(frozen=True)
-class SchedulePlan:
+class SchedulePlan(msgspec.Struct, frozen=True):
     """A schedule's state.
 
     `rev` rises with every change; it is 0 if the server has no schedule of this name.
@@ -50,12 +48,11 @@ class SchedulePlan:
         return self.own or self.code
 
 
-@dataclass(frozen=True)
-class PlanChange:
+class PlanChange(msgspec.Struct, frozen=True):
     """A write: fields with their values ("" deletes one), and when the plan is due next (None: never)."""
 
     due_ms: int | None
-    fields: Mapping[str, str | bytes | int] = field(default_factory=dict)
+    fields: Mapping[str, str | bytes | int] = msgspec.field(default_factory=dict)
     drop: bool = False
 
 

@@ -10,8 +10,10 @@ import hashlib
 import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, assert_never, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from qbull.errors import ConfigError, quoted_choices
 
@@ -21,8 +23,7 @@ SHARING_MODES: tuple[SharingMode, ...] = get_args(SharingMode)
 TAKE_OVER_NAMES = "--take-over (QBULL_TAKE_OVER)"
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Sharing(msgspec.Struct, frozen=True):
     """How a worker gets the partitions that it reads. A pod is one `qbull worker` with its processes.
 
     Args:
@@ -141,8 +142,7 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-@dataclass(frozen=True)
-class ShareMember:
+class ShareMember(msgspec.Struct, frozen=True):
     """A worker that takes part: the partitions that it reads, and the most it takes (None: any number)."""
 
     held: frozenset[int] = frozenset()

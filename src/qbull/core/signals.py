@@ -6,7 +6,6 @@ A signal has a number, in the order of sending. The task takes the oldest one wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -58,8 +57,7 @@ class NewSignal(NamedTuple):
     stored: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SignalWait:
+class SignalWait(msgspec.Struct, frozen=True):
     """A wait for a signal: its name, the type of its value, and how long it may take."""
 
     name: str

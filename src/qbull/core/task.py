@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from qbull.core.codec import ArgumentTemplate, Signature
 from qbull.core.demand import NO_DEMAND, TaskDemand
@@ -18,8 +19,7 @@ from qbull.errors import DeclarationError
 TaskKind = Literal["async", "thread", "process"]
 
 
-@dataclass(frozen=True)
-class TaskSpec:
+class TaskSpec(msgspec.Struct, frozen=True):
     """A task as it was declared.
 
     Args:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from qbull.core.flow import NEVER_DUE_MS, Dependency
-from qbull.core.limits import LimitStatus
+from qbull.core.limit_status import LimitStatus
 from qbull.core.parking import NeedKind
 from qbull.core.rate import Rate
 from qbull.core.record import ExtendedBody, State, to_datetime

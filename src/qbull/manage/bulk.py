@@ -10,8 +10,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import cancel_reason
@@ -41,8 +42,7 @@ class BulkStep(NamedTuple):
     looked_at: int
 
 
-@dataclass(frozen=True)
-class BulkOperation:
+class BulkOperation(msgspec.Struct, frozen=True):
     """An action on jobs.
 
     `age` is the minimum number of seconds since their end, `rate` the maximum number of jobs per second.
@@ -50,7 +50,7 @@ class BulkOperation:
 
     act: BulkAction
     state: State
-    wanted: JobFilter = field(default_factory=JobFilter)
+    wanted: JobFilter = msgspec.field(default_factory=JobFilter)
     age: float = 0.0
     limit: int | None = None
     rate: float | None = None

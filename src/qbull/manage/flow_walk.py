@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from qbull.core.flow import NEVER_DUE_MS, Dependency
 from qbull.core.job_info import JobInfo
@@ -27,25 +28,23 @@ FlowJobState = Literal[State, "removed"]
 FLOW_STATE_BY_CODE: dict[str, FlowJobState] = {"c": "completed", "f": "failed", "x": "cancelled"}
 
 
-@dataclass
-class FlowJob:
+class FlowJob(msgspec.Struct):
     """A job of a flow, as stored or as its dependents know it."""
 
     task: str
     state: FlowJobState
     flow: str = ""
     info: JobInfo | None = None
-    awaits: list[JobAddress] = field(default_factory=list)
-    tells: list[JobAddress] = field(default_factory=list)
-    fallbacks: set[JobAddress] = field(default_factory=set)
+    awaits: list[JobAddress] = msgspec.field(default_factory=list)
+    tells: list[JobAddress] = msgspec.field(default_factory=list)
+    fallbacks: set[JobAddress] = msgspec.field(default_factory=set)
     """Those of `tells` that run only if this job does not complete."""
     blocked: bool = False
     fallback: bool = False
     error: str | None = None
 
 
-@dataclass
-class FlowWalk:
+class FlowWalk(msgspec.Struct):
     """The result of a walk: `seen` in the order of discovery; `more` if it stopped before the end."""
 
     flow: str

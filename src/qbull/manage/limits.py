@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from qbull.core.limits import LIMIT_SETTINGS, Limit, LimitStatus, check_limit_settings
+from qbull.core.limits import LIMIT_SETTINGS, Limit, check_limit_settings
 from qbull.core.rate import Rate
 from qbull.errors import ConfigError
 from qbull.store.audit import AuditSubject, audited, checked_author, default_author, note
-from qbull.store.read.health import registered_queues
-from qbull.store.read.limits import limit_statuses
-from qbull.store.verbs import shared_limits
 from qbull.store.verbs.live_settings import RESET_SETTING
 
 if TYPE_CHECKING:
     from qbull.app import App
+    from qbull.core.limit_status import LimitStatus
+    from qbull.store.verbs.shared_limits import LimitUsage
 
 
 def _of_limits(limits: Limits) -> AuditSubject:
@@ -40,8 +39,7 @@ class Limits:
 
     async def all(self) -> list[LimitStatus]:
         """All limits that workers have declared, by name."""
-        store = self._app._client().store
-        return await limit_statuses(store, (await registered_queues(store))[0])
+        return await self._statuses()
 
     async def get(self, name: str, key: str | None = None) -> LimitStatus:
         """One limit, and how much of it is used.
@@ -50,10 +48,9 @@ class Limits:
             name: the name of the limit.
             key: count only the jobs of this key.
         """
-        store = self._app._client().store
         if key is not None:
-            return (await shared_limits.usage(store, name, key)).of_key
-        return (await limit_statuses(store, (await registered_queues(store))[0], [name]))[0]
+            return (await self._usage(name, key)).of_key
+        return (await self._statuses([name]))[0]
 
     @audited("change limit", _of_limits)
     async def configure(self, name: str, *, by: str | None = None, **settings: Unpack[LimitValues]) -> None:
@@ -87,12 +84,27 @@ class Limits:
                 )
         await self._change(name, dict.fromkeys(settings or LIMIT_SETTINGS, RESET_SETTING), by)
 
-    async def _change(self, name: str, values: Mapping[str, Any], by: str | None) -> None:
-        who = checked_author(by) if by is not None else default_author()
+    # Programs that only enqueue start faster without the modules that these methods import.
+
+    async def _usage(self, name: str, key: str = "") -> LimitUsage:
+        from qbull.store.verbs.shared_limits import usage
+
+        return await usage(self._app._client().store, name, key)
+
+    async def _statuses(self, names: Sequence[str] | None = None) -> list[LimitStatus]:
+        from qbull.store.read.health import registered_queues
+        from qbull.store.read.limits import limit_statuses
+
         store = self._app._client().store
-        before = (await shared_limits.usage(store, name)).status
-        await shared_limits.change(store, name, values, who)
-        after = (await shared_limits.usage(store, name)).status
+        return await limit_statuses(store, (await registered_queues(store))[0], names)
+
+    async def _change(self, name: str, values: Mapping[str, Any], by: str | None) -> None:
+        from qbull.store.verbs.shared_limits import change
+
+        who = checked_author(by) if by is not None else default_author()
+        before = (await self._usage(name)).status
+        await change(self._app._client().store, name, values, who)
+        after = (await self._usage(name)).status
         changed = [setting for setting in values if getattr(before, setting) != getattr(after, setting)]
         note(
             before={setting: getattr(before, setting) for setting in changed},

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,8 +32,7 @@ MAX_PREVIEW_SCANNED_JOBS = 10_000
 """Jobs read to find those of a preview."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatchedJob:
+class PatchedJob(msgspec.Struct, frozen=True):
     """A job with its arguments before and after the patch. `refusal` says why it cannot be retried so."""
 
     job: StoredJob

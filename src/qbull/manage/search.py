@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from qbull.core.failures import fingerprint, normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
@@ -207,8 +209,7 @@ async def _run(queue: Queue, operation: BulkOperation) -> int:
     return await run_bulk(queue.app._client(), await queue._partitions(), operation)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """The jobs of a page: their state, a filter, how many, and how many bytes."""
 
     state: State

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import weakref
 from collections.abc import Callable
@@ -14,6 +13,8 @@ def keep_parent_connections(of_the_parent: object) -> None:
     Closing them would remove the sockets from the event queue that both processes share, and the parent would
     wait in vain for replies.
     """
+    import ctypes  # Here, because a program that never forks does without it.
+
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(of_the_parent))
 
 

@@ -8,7 +8,6 @@ worker checks it.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -94,6 +93,8 @@ async def _request_for(
     returns = options.pop("returns", None)
     for name, value in options.items():
         if name not in _OPTION_NAMES:
+            import difflib  # Here, because only this mistake needs it.
+
             close = difflib.get_close_matches(name, _OPTION_NAMES, n=1)
             meant = f"did you mean {close[0]}=?" if close else f"there is: {', '.join(_OPTION_NAMES)}"
             raise ArgumentsError(f"send({name}={value!r:.40}): is no option of a job; {meant}")

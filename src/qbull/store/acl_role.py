@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True)
-class AclRole:
+class AclRole(msgspec.Struct, frozen=True):
     """The scripts (`verbs`), commands and names of a role. `names` are the last parts of app-wide names.
 
     A script for the whole app gets the prefix of its names as its key: a name without a last part. A user who

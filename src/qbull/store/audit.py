@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import getpass
 import inspect
 import logging
 import socket
@@ -22,8 +21,6 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from qbull.core.job_filter import JOB_FILTERS, JobFilter
-from qbull.core.job_query import without_values
 from qbull.errors import ConfigError, QbullError, ServerError
 from qbull.store.store import Store
 from qbull.store.verbs import audit_log
@@ -229,6 +226,9 @@ async def _write(
 
 def _facts_in(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call that belong into the log."""
+    # Imported here: only a process that changes jobs or queues needs the rules of filters.
+    from qbull.core.job_filter import JOB_FILTERS, JobFilter
+
     facts: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, JobFilter):
@@ -249,6 +249,8 @@ def filter_facts(given: Mapping[str, Any]) -> dict[str, Any]:
     if "payload" in facts:
         facts["payload"] = sorted(facts["payload"])
     if "query" in facts:
+        from qbull.core.job_query import without_values
+
         facts["query"] = without_values(str(facts["query"]))
     return facts
 
@@ -274,6 +276,8 @@ def checked_author(by: str) -> str:
 
 
 def default_author() -> str:
+    import getpass  # Here, because it loads the library for terminals.
+
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # A container may have no name for its user.

@@ -14,10 +14,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, assert_never
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from qbull.core.backoff import ExponentialBackoff
 from qbull.core.durability import Durability, UnmetRequirement, profile_of, unmet_requirement
@@ -39,8 +40,7 @@ WAITAOF_BACKOFF = ExponentialBackoff(first_seconds=0.002, max_seconds=0.064)
 """Pauses between two WAITAOFs."""
 
 
-@dataclass(frozen=True)
-class ProfileCheck:
+class ProfileCheck(msgspec.Struct, frozen=True):
     endpoint: tuple[int, str, int]
     at: float
     links: ReplicaLinks

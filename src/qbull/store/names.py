@@ -157,7 +157,7 @@ short names below to `base`, and list the ones they use in their NAMES lines.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from qbull.core.parking import UNPARKED_LEVEL
 
@@ -170,8 +170,7 @@ SHARED_LIMIT_MARK = "~"
 CONFIRM_MARK_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     prefix: str
 
     def partition(self, queue: str, partition: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from qbull.core.durability import Durability, profile_of
 from qbull.errors import ConfigError
@@ -251,8 +252,7 @@ _AT_SENTINELS_COMMANDS = (
 )
 
 
-@dataclass(frozen=True)
-class AclScope:
+class AclScope(msgspec.Struct, frozen=True):
     """The scope of a user: the app's prefix, its queues or all, the kind of server, and the durability."""
 
     prefix: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -35,8 +35,7 @@ _warned_queues: set[str] = set()
 """Warnings that this process has logged; each is logged once."""
 
 
-@dataclass(frozen=True)
-class ReadyStream:
+class ReadyStream(msgspec.Struct, frozen=True):
     name: str
     partition: Partition
     level: str

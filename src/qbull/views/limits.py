@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from msgspec import UNSET, Meta, UnsetType
 
-from qbull.core.limits import LimitStatus
+from qbull.core.limit_status import LimitStatus
 from qbull.views.live_settings import RateBody
 from qbull.views.shape import AnswerShape, Instant, Shape, view_of
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from qbull.codecs.arguments import ArgumentStore
 from qbull.codecs.chain import CodecChain
 from qbull.codecs.offload import ResultStore
@@ -88,7 +90,7 @@ def assign_queues(app: App, queues: Sequence[str] | None, concurrency: int | Non
             task.refuse_main_module()
     return [
         Assignment(
-            replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
+            msgspec.structs.replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
             queue.tasks,
             tuple(schedule for schedule in app.declared.values() if schedule.queue == queue.name),
             app.results,

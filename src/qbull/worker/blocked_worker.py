@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 from qbull.store.delivery import Delivery
 from qbull.store.read.inspect import server_time
+from qbull.store.read.pending import pending_deliveries
 from qbull.store.store import Store
-from qbull.worker.fetch import pending_deliveries
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.queue_runner import QueueRunner
 from qbull.worker.slot import Slot

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -35,8 +34,7 @@ class ContinueCalls(StepCalls):
         self._steps.continue_as(args, kwargs)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherArguments:
+class OtherArguments(msgspec.Struct, frozen=True):
     """The arguments of a new start, for a task that takes at most `limit_bytes` of them."""
 
     task: TaskSpec

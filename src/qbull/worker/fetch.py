@@ -20,7 +20,8 @@ from functools import partial
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import Delivery
-from qbull.store.store import ReadyStream, Store
+from qbull.store.read.pending import pending_deliveries
+from qbull.store.store import ReadyStream
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
 from qbull.worker.limiter import PREFETCH_SECONDS, Limiter
@@ -248,19 +249,6 @@ class Fetcher:
             # Ask for the next spare slots before those of the last request are used up.
             want = 1
         return want
-
-
-async def pending_deliveries(store: Store, worker: str, partitions: Sequence[Partition]) -> list[Delivery]:
-    """The deliveries of these partitions that the server counts as pending for a worker."""
-    found: list[Delivery] = []
-    for partition in partitions:
-        for name, stream in (await store.streams([partition])).items():
-            try:
-                found += await store.fetch({name: stream}, worker, 10_000, None, again=True)
-            except ErrorReply as error:
-                if error.code != "NOGROUP":  # not read yet, or the server was emptied
-                    raise
-    return found
 
 
 class ThroughputMeter:

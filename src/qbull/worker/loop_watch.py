@@ -19,20 +19,15 @@ from qbull.worker.actor import BackgroundTasks
 from qbull.worker.blocked_worker import BlockedWorker
 from qbull.worker.current import RunningJob
 from qbull.worker.job_log import fields_of
+from qbull.worker.loop_limits import LOOP_BLOCKED_SECONDS, LOOP_TURN_SECONDS
 from qbull.worker.process.crash_board import CrashBoard
 from qbull.worker.slot import Slot
 from qbull.worker.stack_report import stack_on_loop
 
 log = logging.getLogger("qbull.worker")
 
-LOOP_WARNING_SECONDS = 2.0
-"""Seconds for which a task may block the event loop before the worker warns."""
-LOOP_BLOCKED_SECONDS = 1.5
-"""Seconds without a turn of its event loop after which other workers read the partitions of a worker."""
 GIVE_WAY_SECONDS = 0.5
 """Seconds between two looks for deliveries to release: a read that was on its way may have brought more."""
-LOOP_TURN_SECONDS = 0.25
-"""Seconds between two signs of life of the event loop, at most."""
 MAX_STACK_FRAMES = 20
 _QBULL_WORKER_DIRECTORY = os.path.dirname(__file__)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from qbull.core.outcome import Undeliverable
 from qbull.core.parking import CodeNeed, TaskSignatures

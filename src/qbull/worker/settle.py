@@ -12,7 +12,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from qbull.core.record import KEEPS_LANE_FLAG
 from qbull.store.confirm import ConfirmedServer
@@ -32,13 +33,12 @@ MAX_SETTLE_LAG_SECONDS = 0.025
 """How far quick jobs may run ahead of the call that is in flight."""
 
 
-@dataclass(slots=True)
-class OutcomeBatch:
-    outcomes: PartitionOutcomes = field(default_factory=PartitionOutcomes)
-    ended: list[Delivery] = field(default_factory=list)
+class OutcomeBatch(msgspec.Struct):
+    outcomes: PartitionOutcomes = msgspec.field(default_factory=PartitionOutcomes)
+    ended: list[Delivery] = msgspec.field(default_factory=list)
     written: asyncio.Future[list[bytes]] | None = None
     """Resolves with the ids that were refused, if somebody waits for it."""
-    then: list[tuple[bytes, Callable[[bool], None]]] = field(default_factory=list)
+    then: list[tuple[bytes, Callable[[bool], None]]] = msgspec.field(default_factory=list)
     """Jobs whose outcomes must be confirmed, and a callback for each."""
 
 

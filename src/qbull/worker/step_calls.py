@@ -6,9 +6,10 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
+
+import msgspec
 
 from qbull.core.calls import StartedCall
 from qbull.core.flow import Dependency
@@ -32,8 +33,7 @@ MAX_STEP_NAME_CHARS = 200
 ONE_TRY = Retry(attempts=1)
 
 
-@dataclass(frozen=True, slots=True)
-class StepOptions:
+class StepOptions(msgspec.Struct, frozen=True):
     """The options of a step."""
 
     name: str | None = None
@@ -76,8 +76,7 @@ class StepRunner(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class StepTry:
+class StepTry(msgspec.Struct):
     """A step that runs: when it started, and how often it was tried.
 
     If it waits for a signal: the one that it has taken, or 0, and the newest one that it has seen. If it is a
@@ -99,8 +98,7 @@ class StepTry:
         return int(self.started * 1000), round((time.time() - self.started) * 1000, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(msgspec.Struct, frozen=True):
     """One call of a step. With a `pool`, the function runs in a transaction of PostgreSQL, once."""
 
     function: Callable[..., Any]
@@ -110,8 +108,7 @@ class StepCall:
     pool: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class WakeTime:
+class WakeTime(msgspec.Struct, frozen=True):
     """When a sleep ends: after some seconds, or at a time. `hold_lane`: jobs of the same key wait with it."""
 
     seconds: float

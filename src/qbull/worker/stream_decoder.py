@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from qbull.codecs.chain import CodecChain
 from qbull.core.codec import decode_exactly, decode_untyped
@@ -12,8 +13,7 @@ from qbull.core.values import ValueHooks
 from qbull.worker.durable_services import stream_context
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDecoder:
+class StreamDecoder(msgspec.Struct, frozen=True):
     """For one job. `kind` is the type of the values, Any for plain data."""
 
     codecs: CodecChain

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from qbull.core.calls import CALL_PREFIX
 from qbull.core.durable import digest_arguments
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCall:
+class TaskCall(msgspec.Struct, frozen=True):
     """One call of a task. `hold_lane`: jobs of the caller's key wait with it."""
 
     step: Step[Any]

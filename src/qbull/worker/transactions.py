@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from qbull.worker.step_calls import StepCall, StepCalls, refuse_loop
 

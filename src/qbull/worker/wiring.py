@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from qbull.core.sharing import Sharing
 from qbull.store.store import Store
@@ -16,16 +17,14 @@ from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 
 
-@dataclass
-class LoopFence:
+class LoopFence(msgspec.Struct):
     """The deliveries that must not start here: the event loop stood still, and others got them meanwhile."""
 
     revoked_at: float = 0.0
     """Deliveries that were requested before this time of the monotonic clock and have not started."""
 
 
-@dataclass(frozen=True)
-class WorkerWiring:
+class WorkerWiring(msgspec.Struct, frozen=True):
     """One value for each worker. Its queue runners and their parts take from it what they need."""
 
     store: Store

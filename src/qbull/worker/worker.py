@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
+
+import msgspec
 
 from qbull.config import shortest_min_idle
 from qbull.core.demand import WorkerOffer
@@ -28,7 +28,7 @@ from qbull.errors import MAX_DELAY_SECONDS, ServerError
 from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.move import PartitionMoves
-from qbull.store.verbs.workers import RegisteredWorker
+from qbull.store.verbs.workers import RegisteredWorker, new_worker_id
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.argument_sweeper import ArgumentSweeper
 from qbull.worker.assignment import Assignment, check_static_sharing
@@ -37,7 +37,8 @@ from qbull.worker.declare import ScheduleDeclarer
 from qbull.worker.grace_period import GracePeriod
 from qbull.worker.host_tokens import HostTokens
 from qbull.worker.isolation import Isolation
-from qbull.worker.loop_watch import LOOP_WARNING_SECONDS, LoopWatch
+from qbull.worker.loop_limits import LOOP_WARNING_SECONDS
+from qbull.worker.loop_watch import LoopWatch
 from qbull.worker.outage import Outage
 from qbull.worker.process.channel import WorkerReady
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
@@ -51,12 +52,7 @@ from qbull.worker.wakeups import WakeUpListener
 from qbull.worker.wiring import LoopFence, WorkerWiring
 
 
-def new_worker_id() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-@dataclass(frozen=True)
-class Supervision:
+class Supervision(msgspec.Struct, frozen=True):
     """The things that a supervisor gives to its worker process. It also sends heartbeats on its behalf."""
 
     worker: str

@@ -112,7 +112,8 @@ async def _run(directory: Path, once: bool, processes: int) -> int:
 def _supervisor(processes: int) -> Supervisor:
     """Make a supervisor as `qbull worker` does."""
     from qbull.cli.demo.app import DEMO_APP_PATH, app
-    from qbull.cli.worker import WorkerOptions, make_supervisor
+    from qbull.cli.worker import make_supervisor
+    from qbull.cli.worker_options import WorkerOptions
     from qbull.core.sharing import Sharing
 
     return make_supervisor(

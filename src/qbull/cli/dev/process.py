@@ -26,7 +26,8 @@ import qbull
 from qbull.app import App
 from qbull.cli.app_loading import load_app
 from qbull.cli.dev.report import LoadReport, report_of
-from qbull.cli.worker import WorkerOptions, make_supervisor, new_pod
+from qbull.cli.worker import make_supervisor, new_pod
+from qbull.cli.worker_options import WorkerOptions
 from qbull.core.sharing import Sharing
 from qbull.errors import QbullError, ServerError
 from qbull.observe.log import one_line, set_up_logging

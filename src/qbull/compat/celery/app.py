@@ -7,9 +7,10 @@ to any queue.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from qbull.app import App
 from qbull.compat.celery.arguments import CelerySignature

@@ -8,7 +8,6 @@ chain, the body of a chord, callbacks and errbacks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qbull.compat.celery.arguments import result_of
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from qbull.compat.celery.task import CeleryTask
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacementCall(TaskCall):
+class ReplacementCall(TaskCall, frozen=True):
     """The call of a replacement: a flow, and the job in it whose outcome counts."""
 
     flow: CanvasFlow

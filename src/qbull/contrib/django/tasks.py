@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from importlib import import_module
@@ -34,6 +33,7 @@ import msgspec
 from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
+from msgspec.structs import replace
 
 from qbull.app import App
 from qbull.contrib.django import DjangoConnections

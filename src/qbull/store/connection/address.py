@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+import msgspec
 import redis.asyncio.connection as client
+from msgspec.structs import replace
 
 from qbull.core.digits import whole_number
 from qbull.errors import ConfigError
@@ -42,8 +43,7 @@ _URL_USAGE: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """The address of a server. `shown` leaves out the secret parts of the URL."""
 
     shown: str

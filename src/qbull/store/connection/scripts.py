@@ -30,10 +30,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+
+import msgspec
 
 from qbull.core.record_layout import LUA_CONSTANTS
 
@@ -67,8 +68,7 @@ class BrokenScript(Exception):
     """The header of a script or of a library file asks for something that does not exist."""
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     name: str
     source: str
     digest: str

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from inspect import signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis.asyncio.connection as client
 import redis.exceptions as foreign
@@ -23,13 +23,20 @@ from hiredis import pack_command
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerAway, ServerError, ServerRefused
 from qbull.store.connection.address import SERVER_CONNECT_TIMEOUT_SECONDS, Address
 from qbull.store.connection.scripts import script
 from qbull.store.connection.tls import connect_hint, explain_tls_error
-from qbull.store.connection.unavailable import unavailable_fact
+from qbull.store.connection.unavailable import (
+    DEMOTED_ERRORS,
+    UNAVAILABLE_ERRORS,
+    UNAVAILABLE_PREFIXES,
+    unavailable_fact,
+)
 from qbull.store.rights import missing_right
+
+if TYPE_CHECKING:
+    from qbull.embedded.server import EmbeddedServer
 
 CALL_TIMEOUT_SECONDS = 10.0
 
@@ -43,32 +50,6 @@ _REFUSAL_ERRORS = (
     foreign.NoPermissionError,
     foreign.OutOfMemoryError,
 )
-_DEMOTED_ERRORS = (foreign.ReadOnlyError, foreign.MasterDownError)
-_UNAVAILABLE_ERRORS = (
-    foreign.ConnectionError,
-    foreign.TimeoutError,
-    foreign.BusyLoadingError,
-    foreign.ClusterDownError,
-    foreign.TryAgainError,
-    *_DEMOTED_ERRORS,
-    foreign.InvalidResponse,
-    OSError,
-    EOFError,
-)
-# redis-py before 6 has no types for the first three, outside of its own cluster client.
-_UNAVAILABLE_PREFIXES = (
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "MASTERDOWN",
-    "UNBLOCKED",
-    "MISCONF",
-    "BUSY ",
-    "NOREPLICAS",
-    "Script attempted to access a non local key",  # its slot is being moved
-    "WAIT cannot be used with replica",  # it was the primary a moment ago
-    "WAITAOF cannot be used with replica",
-)
-
 
 # The client would look up its own version on the disk for each connection, to tell the server.
 _NO_DRIVER_INFO: dict[str, None] = (
@@ -120,14 +101,14 @@ class Server:
                     await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]
                     reply = await connection.read_response()
         except foreign.ResponseError as error:
-            if isinstance(error, _DEMOTED_ERRORS):
+            if isinstance(error, DEMOTED_ERRORS):
                 await self._drop()  # the name may belong to another server by now: look it up again
             await self._put_back(connection, era)
             # The client's frame holds the error, whose traceback holds the frame: a cycle that stays long.
             raise self._translated(error, commands[-1]) from error.with_traceback(None)
         except BaseException as error:
             await close_connection(connection)
-            if isinstance(error, _UNAVAILABLE_ERRORS):
+            if isinstance(error, UNAVAILABLE_ERRORS):
                 await self._drop()  # the cause has probably affected all connections
                 raise self._translated(error) from error
             raise
@@ -154,7 +135,7 @@ class Server:
             answer = await conversation(Conversation(self, connection, era))
         except BaseException as error:
             await close_connection(connection)
-            if isinstance(error, _UNAVAILABLE_ERRORS):
+            if isinstance(error, UNAVAILABLE_ERRORS):
                 await self._drop()
                 raise self._translated(error) from error
             raise
@@ -192,7 +173,7 @@ class Server:
                         message = await connection.read_response()
                 if message[0] == b"message":
                     yield message[1].decode(), message[2]
-        except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
+        except (*UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
             raise self._translated(error) from error
         finally:
             self._listening.discard(connection)
@@ -244,7 +225,7 @@ class Server:
             # This includes the handshake: a frozen server still accepts connections.
             async with asyncio.timeout(SERVER_CONNECT_TIMEOUT_SECONDS):
                 await connection.connect()  # type: ignore[no-untyped-call]
-        except (*_UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
+        except (*UNAVAILABLE_ERRORS, foreign.ResponseError) as error:
             await close_connection(connection)
             raise self._unreached(error, address) from None
         except BaseException:
@@ -255,6 +236,9 @@ class Server:
     async def _open_embedded(self, directory: str) -> dict[str, Any]:
         async with self._opening:
             if self._embedded is None:
+                # Imported here: most programs use a server that somebody else has started.
+                from qbull.embedded.server import EmbeddedServer
+
                 self._embedded = await asyncio.to_thread(EmbeddedServer.open, directory)
             elif not self._idle:
                 await asyncio.to_thread(self._embedded.ensure)
@@ -289,7 +273,7 @@ class Server:
             return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
         if isinstance(error, _REFUSAL_ERRORS):
             return ServerRefused(f"{self.address.shown}: {text}")
-        if isinstance(error, _UNAVAILABLE_ERRORS) or text.startswith(_UNAVAILABLE_PREFIXES):
+        if isinstance(error, UNAVAILABLE_ERRORS) or text.startswith(UNAVAILABLE_PREFIXES):
             trouble = "" if self._embedded is None else self._embedded.trouble()
             return ServerAway(f"{self.address.shown}: {unavailable_fact(text)}{trouble}")
         if text.startswith("WRONGTYPE"):
@@ -345,7 +329,7 @@ class Conversation:
             async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 return await self._connection.read_response()
         except foreign.ResponseError as error:
-            if isinstance(error, _DEMOTED_ERRORS):
+            if isinstance(error, DEMOTED_ERRORS):
                 await self.server._drop()
             raise self.server._translated(error) from error.with_traceback(None)
 

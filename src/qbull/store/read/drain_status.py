@@ -6,8 +6,11 @@ The server keeps these numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec.structs import fields
 
 from qbull.config import QueueSettings
 from qbull.store.connection.fan_out import run_scripts
@@ -16,8 +19,7 @@ from qbull.store.store import Store
 from qbull.store.verbs.partition import Partition
 
 
-@dataclass(frozen=True, slots=True)
-class DrainStatus:
+class DrainStatus(msgspec.Struct, frozen=True):
     """The contents of a partition, in the order of the script's answer."""
 
     mark: bytes = b""
@@ -33,7 +35,7 @@ class DrainStatus:
     schedules: int = 0
     reports: int = 0
     outgoing: int = 0
-    totals: dict[str, int] = field(default_factory=dict)
+    totals: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def unfinished(self) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
+
+import msgspec
 
 from qbull.core.record import State, split_ending
 from qbull.store.connection import fan_out
@@ -25,8 +26,7 @@ FINISHED_BATCH_TARGET_BYTES = 1 << 20
 """Target size of a reply. The next call asks for more or fewer entries, depending on the records' size."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSpan:
+class TimeSpan(msgspec.Struct, frozen=True):
     """A range of milliseconds on the server's clock, both ends included."""
 
     after_ms: int | None = None
@@ -41,8 +41,7 @@ class TimeSpan:
         return "+" if self.before_ms is None else str(max(self.before_ms, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedPosition:
+class FinishedPosition(msgspec.Struct, frozen=True):
     """The job to continue after. Jobs are ordered by time, and by partition within one moment.
 
     `done` counts the jobs of its entry that were read already.

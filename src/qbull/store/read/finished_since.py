@@ -8,8 +8,9 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from qbull.core.record import State, split_ending, task_in
 from qbull.store.connection.fan_out import run_scripts
@@ -24,8 +25,7 @@ FAR_FUTURE_MS = 1 << 52
 FINISHED_STATES: tuple[State, ...] = ("completed", "failed", "cancelled")
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedJob:
+class FinishedJob(msgspec.Struct, frozen=True):
     """A finished job. `task` is empty if its name is too long to be read."""
 
     id: str
@@ -35,11 +35,10 @@ class FinishedJob:
     at_ms: int
 
 
-@dataclass(slots=True)
-class FinishedCursor:
+class FinishedCursor(msgspec.Struct):
     """The position in a partition: the last entry of each stream that was read."""
 
-    after: dict[State, str] = field(default_factory=dict)
+    after: dict[State, str] = msgspec.field(default_factory=dict)
 
     @classmethod
     def since(cls, ms: int) -> FinishedCursor:
@@ -47,8 +46,7 @@ class FinishedCursor:
         return cls(dict.fromkeys(FINISHED_STATES, f"{max(ms - 1, 0)}-18446744073709551615"))
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedSince:
+class FinishedSince(msgspec.Struct, frozen=True):
     """The jobs that have finished. `cut` means that more have finished than are listed.
 
     With `oldest_first`, everything before `reached_ms` is listed.

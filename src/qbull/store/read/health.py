@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.health import DEFAULT_HEALTH_LIMITS, HealthLimits
@@ -50,8 +52,7 @@ MAX_LATE_PARTITIONS = 20
 """Partitions of a queue whose late schedules are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthReading:
+class HealthReading(msgspec.Struct, frozen=True):
     """The facts, and the counts of each queue."""
 
     facts: HealthFacts

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from qbull.core.codec import decode_untyped
 from qbull.core.job_info import JobInfo, attempt_info
 from qbull.core.layout import index_in_generation
@@ -87,8 +89,7 @@ class Counts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredJob:
+class StoredJob(msgspec.Struct, frozen=True):
     """A job as the server has it."""
 
     id: str

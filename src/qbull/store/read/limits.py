@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.health_facts import LimitFacts
-from qbull.core.limits import LimitStatus, limit_in_need
+from qbull.core.limit_status import LimitStatus
+from qbull.core.limits import limit_in_need
 from qbull.core.record import to_datetime
 from qbull.errors import NotFound
 from qbull.store.connection.fan_out import run_scripts
@@ -23,13 +26,12 @@ MAX_LIMITED_NEEDS = 1000
 """Different limits and keys that are read of one partition."""
 
 
-@dataclass(slots=True)
-class LimitQueueing:
+class LimitQueueing(msgspec.Struct):
     """The jobs that wait for one limit."""
 
     since_ms: int | None = None
-    queues: Counter[str] = field(default_factory=Counter)
-    keys: Counter[str] = field(default_factory=Counter)
+    queues: Counter[str] = msgspec.field(default_factory=Counter)
+    keys: Counter[str] = msgspec.field(default_factory=Counter)
 
     @property
     def jobs(self) -> int:

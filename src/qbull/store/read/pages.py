@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from qbull.core.parking import PARKED_DUE_MS, UNPARKED_LEVEL
 from qbull.core.progress import Progress, read_progress

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.limits import limit_in_need
@@ -22,8 +24,7 @@ MAX_NEEDS_PER_PARTITION = 100
 """Different needs that are read of one partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedTask:
+class ParkedTask(msgspec.Struct, frozen=True):
     """Jobs of a task that wait for a worker that can run them.
 
     Args:
@@ -87,8 +88,7 @@ def demands_of(served: Iterable[ServedQueue]) -> dict[str, str]:
     return {task: demand for serving in served for task, demand in serving.demands.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Parking:
+class Parking(msgspec.Struct, frozen=True):
     """Since when a job is parked, and why; `limit` is the shared limit and the key that it waits for."""
 
     since: datetime

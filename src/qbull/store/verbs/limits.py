@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.rate import Rate
@@ -32,8 +33,7 @@ class StartToken(NamedTuple):
     server_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenGrant:
+class TokenGrant(msgspec.Struct, frozen=True):
     granted: int
     starts: list[StartToken]
     """One token for each granted job, if the queue has a rate."""
@@ -41,8 +41,7 @@ class TokenGrant:
     """Seconds after which to ask again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
+class TokenRequest(msgspec.Struct, frozen=True):
     """A worker's request to start jobs."""
 
     worker: str

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.config import Keep, QueueSettings
 from qbull.core.rate import Rate
@@ -35,8 +35,7 @@ MAX_SETTING_CHANGES = 100
 """Length of the history of a queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSetting:
+class LiveSetting(msgspec.Struct, frozen=True):
     """A live setting: value, author and time."""
 
     value: Any
@@ -44,8 +43,7 @@ class LiveSetting:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSettingChange:
+class LiveSettingChange(msgspec.Struct, frozen=True):
     """One entry of the history. None stands for the value in the code."""
 
     at: datetime
@@ -55,8 +53,7 @@ class LiveSettingChange:
     after: Any
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSettings:
+class LiveSettings(msgspec.Struct, frozen=True):
     """The settings in force for a queue."""
 
     settings: QueueSettings
@@ -65,7 +62,7 @@ class LiveSettings:
     held: float = 0.0
     """Seconds for which no job starts, because a task asked for a pause."""
     held_because: str = ""
-    changed: Mapping[str, LiveSetting] = field(default_factory=dict)
+    changed: Mapping[str, LiveSetting] = msgspec.field(default_factory=dict)
 
     @property
     def still(self) -> bool:

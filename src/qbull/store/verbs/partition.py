@@ -7,8 +7,9 @@ enqueue finds the ids, a second settle finds the fence gone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.failures import kind_of_ending
@@ -57,8 +58,7 @@ class CancelMark(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaimed:
+class Reclaimed(msgspec.Struct, frozen=True):
     deliveries: int
     dead: int
     more: bool

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
 
+from qbull.core.limit_status import LimitKeyStatus, LimitStatus
 from qbull.core.limits import (
     LIMIT_SETTINGS,
     Limit,
-    LimitKeyStatus,
-    LimitStatus,
     limit_in_need,
     limit_need,
 )
@@ -75,8 +74,7 @@ class WeightCorrection(NamedTuple):
     change: int
 
 
-@dataclass(frozen=True, slots=True)
-class LimitCall:
+class LimitCall(msgspec.Struct, frozen=True):
     """One call of a worker. It may be sent twice: the server answers the second one like the first."""
 
     token: str
@@ -85,7 +83,7 @@ class LimitCall:
     """The slots that the worker uses, by key."""
     requests: Sequence[LimitRequest] = ()
     corrections: Sequence[WeightCorrection] = ()
-    asked_at: float = field(default_factory=time.monotonic)
+    asked_at: float = msgspec.field(default_factory=time.monotonic)
     """When it was first sent. Granted starts count from this time, however late the answer comes."""
 
     def arguments(self) -> list[str | int]:
@@ -155,8 +153,7 @@ async def names(store: Store) -> list[str]:
     return sorted(name.decode() for name in await store.server.call("SMEMBERS", store.names.limits))
 
 
-@dataclass(frozen=True, slots=True)
-class LimitUsage:
+class LimitUsage(msgspec.Struct, frozen=True):
     """A limit, and its use by one key."""
 
     status: LimitStatus

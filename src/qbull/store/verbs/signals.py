@@ -5,7 +5,7 @@ The verbs are lua/signal.lua and lua/signals_read.lua.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from qbull.core.signals import MAX_SIGNALS, MAX_SIGNALS_BYTES, NewSignal, StoredSignal, read_signals
 from qbull.errors import NotConfirmed, ServerAway
@@ -14,13 +14,12 @@ from qbull.store.retry import idempotent
 from qbull.store.verbs.partition import Partition
 
 
-@dataclass(frozen=True, slots=True)
-class PendingSignals:
+class PendingSignals(msgspec.Struct, frozen=True):
     """The signals of a job that its task has not taken, the newest number, and the server's time."""
 
     now_ms: int
     last: int = 0
-    signals: dict[int, StoredSignal] = field(default_factory=dict)
+    signals: dict[int, StoredSignal] = msgspec.field(default_factory=dict)
 
 
 @idempotent

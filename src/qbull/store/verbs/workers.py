@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import secrets
+import socket
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from qbull.config import QueueSettings
 from qbull.core.config_warnings import WorkerDeclaration
 from qbull.core.layout import Generation
 from qbull.core.parking import TaskSignatures
+
+
+def new_worker_id() -> str:
+    """A new id, under which one process registers as a worker."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 class ServedQueue(msgspec.Struct, frozen=True):

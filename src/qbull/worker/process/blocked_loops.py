@@ -17,9 +17,9 @@ from qbull.config import QueueSettings
 from qbull.core.record import body_of
 from qbull.errors import ServerError
 from qbull.store.read.inspect import server_time
+from qbull.store.read.pending import pending_deliveries
 from qbull.store.store import Store
-from qbull.worker.fetch import pending_deliveries
-from qbull.worker.loop_watch import LOOP_BLOCKED_SECONDS, LOOP_TURN_SECONDS
+from qbull.worker.loop_limits import LOOP_BLOCKED_SECONDS, LOOP_TURN_SECONDS
 from qbull.worker.process.crash_board import CrashBoard
 
 log = logging.getLogger("qbull.supervisor")

@@ -12,11 +12,12 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 
+import msgspec
+
+from qbull.store.verbs.workers import new_worker_id
 from qbull.worker.process.channel import ControlChannel, Message, TakeRole, TimedOutJob
 from qbull.worker.process.crash_board import CrashBoard
-from qbull.worker.worker import new_worker_id
 
 log = logging.getLogger("qbull.supervisor")
 
@@ -24,8 +25,7 @@ ORPHAN_TIMEOUT_SECONDS = 10.0
 """How long to wait for the processes of a dead worker to end. After that its jobs go to others anyway."""
 
 
-@dataclass(frozen=True)
-class ProcessHandles:
+class ProcessHandles(msgspec.Struct, frozen=True):
     """The file descriptors that a worker process inherits."""
 
     board: int
@@ -33,8 +33,7 @@ class ProcessHandles:
     channel: int
 
 
-@dataclass(frozen=True)
-class WorkerCommand:
+class WorkerCommand(msgspec.Struct, frozen=True):
     """How to start a worker process, and what to tell it.
 
     Args:
@@ -46,8 +45,7 @@ class WorkerCommand:
     role: Callable[[int | None], TakeRole]
 
 
-@dataclass
-class WorkerProcess:
+class WorkerProcess(msgspec.Struct):
     id: str
     process: asyncio.subprocess.Process
     board: CrashBoard
@@ -55,13 +53,13 @@ class WorkerProcess:
     channel: ControlChannel
     number: int | None = None
     """None for the quarantine process, and for a process without a role."""
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """It runs jobs."""
-    replace: asyncio.Event = field(default_factory=asyncio.Event)
+    replace: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """It has asked for a successor."""
-    timed_out: list[TimedOutJob] = field(default_factory=list)
+    timed_out: list[TimedOutJob] = msgspec.field(default_factory=list)
     """Outcomes to record if the process ends before the functions of these jobs return."""
-    started: float = field(default_factory=time.monotonic)
+    started: float = msgspec.field(default_factory=time.monotonic)
     """When it got its role."""
     listening: asyncio.Task[None] | None = None
 

@@ -13,9 +13,10 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
+
+import msgspec
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -65,8 +66,7 @@ SIGNAL_DEBOUNCE_SECONDS = 0.5
 """SIGTERMs this close together count as one: some senders signal a process and then its whole group."""
 
 
-@dataclass(frozen=True)
-class SupervisorSettings:
+class SupervisorSettings(msgspec.Struct, frozen=True):
     """How many processes a supervisor keeps alive, and its times in seconds."""
 
     processes: int
@@ -74,7 +74,7 @@ class SupervisorSettings:
     """The time that running jobs have to end after a signal."""
     min_idle: float
     """The time without a heartbeat after which a worker counts as dead."""
-    confirmed: Mapping[str, Durability | None] = field(default_factory=dict)
+    confirmed: Mapping[str, Durability | None] = msgspec.field(default_factory=dict)
     """The durability with which the order of each queue is confirmed; None if it is not."""
 
 
