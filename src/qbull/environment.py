@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -299,7 +300,8 @@ def _timezone(env: Mapping[str, str]) -> str:
             return zone_of(name).key
         except ValueError:
             raise ConfigError(
-                f'{variable}="{name}": there is no such time zone; use an IANA name such as Europe/Berlin'
+                f"{variable}={json.dumps(name)}: there is no such time zone; use an IANA name such as "
+                "Europe/Berlin"
             ) from None
     return name
 

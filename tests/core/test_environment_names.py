@@ -122,5 +122,7 @@ def test_a_wrong_value_is_reported_with_the_variable_that_has_it() -> None:
     for name in ("QBULL_TIMEZONE", "TZ"):
         with pytest.raises(ConfigError, match=f'^{name}="Europe/Nowhere": there is no such time zone'):
             read_environment({name: "Europe/Nowhere"})
+    with pytest.raises(ConfigError, match=r'^QBULL_TIMEZONE="a\\nb": there is no such time zone; .*$'):
+        read_environment({"QBULL_TIMEZONE": "a\nb"})
     with pytest.raises(ConfigError, match=r"^QBULL_PARTITIONS='0': give a whole number from 1"):
         read_environment({"QBULL_PARTITIONS": "0"})

@@ -10,6 +10,7 @@ cronsim computes local times. This module handles daylight saving time as Debian
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -179,7 +180,7 @@ def zone_of(name: str) -> ZoneInfo:
     except (OSError, ValueError, LookupError):
         # ZoneInfoNotFoundError, a directory, or a path that leads elsewhere.
         raise ValueError(
-            f'tz="{name}": there is no such time zone; use an IANA name such as "Europe/Berlin"'
+            f'tz={json.dumps(name)}: there is no such time zone; use an IANA name such as "Europe/Berlin"'
         ) from None
 
 
