@@ -84,15 +84,16 @@ async def test_many_are_cancelled_at_once(app: qbull.App) -> None:
         await asyncio.sleep(3600 if n % 2 else 0)
 
     jobs = await send.enqueue_many([{"n": n} for n in range(400)])
+    delayed = await send.options(delay=3600).enqueue_many([{"n": n} for n in range(100)])
     async with app.worker() as worker:
         await eventually(lambda: _some(len(ran) > 60))
-        words = await asyncio.gather(*(job.cancel() for job in jobs[1::2]))
+        words = await asyncio.gather(*(job.cancel() for job in (*jobs[1::2], *delayed)))
         await worker.drain()
 
     assert set(words) == {"cancelled", "cancelling"}
     assert [await job.state() for job in jobs[:10]] == ["completed", "cancelled"] * 5
     stats = await app.queues["email"].stats()
-    assert (stats.completed, stats.cancelled) == (200, 200)
+    assert (stats.completed, stats.cancelled) == (200, 300)
 
 
 async def _some(fact: bool) -> bool:

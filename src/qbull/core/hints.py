@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -116,6 +115,8 @@ def explain_keyword(name: str, known: Iterable[str], hints: Mapping[str, str]) -
     names = list(known)
     if name in hints:
         return f"use {hints[name]}"
+    import difflib  # Here, because only this mistake needs it.
+
     if close := difflib.get_close_matches(name, names, n=1):
         return f"did you mean {close[0]}=?"
     return f"there is: {', '.join(names)}"
