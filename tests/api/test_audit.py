@@ -200,6 +200,15 @@ async def test_a_job_has_its_state_before_and_after_from_python_and_rest_alike(
     assert cancelled.reason == "a wrong address"
 
 
+async def test_a_cancellation_without_a_reason_has_none(
+    email: qbull.Queue, admin: Person, store: Store
+) -> None:
+    await admin.post("/api/queues/email/jobs/one/cancel", {})
+
+    cancelled = (await newest(store)).entry
+    assert (cancelled.action, cancelled.reason) == ("cancel job", "")
+
+
 async def test_a_token_has_its_role_and_its_end_before_and_after(admin: Person, store: Store) -> None:
     made = await admin.post("/api/tokens", {"name": "ci", "role": "viewer", "expiresIn": 60})
     id = made["details"]["id"]

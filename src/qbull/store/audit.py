@@ -152,6 +152,7 @@ def audited(
 
     def declare(method: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
         signature = inspect.signature(method)
+        parameter = signature.parameters.get("reason")
 
         @functools.wraps(method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -159,6 +160,8 @@ def audited(
                 return await method(*args, **kwargs)
             first, *others = signature.bind(*args, **kwargs).arguments.items()
             subject, given = subject_of(first[1]), dict(others)
+            if parameter is not None and given.get("reason") == parameter.default:
+                given.pop("reason", None)  # Nobody gave one.
             target, by = str(subject.target or given.pop("name", "")), given.pop("by", None)
             async with entry(subject.store, action, target, by=by, **_facts_in(given)):
                 is_logged = subject.store.has_audit_log
