@@ -156,7 +156,8 @@ async def test_jobs_that_wait_for_a_label_start_by_priority(app: qbull.App, stor
     async with app.worker(labels=A100):
         await eventually(lambda: _has(ran, 21))
 
-    assert ran == [99, *range(20)]
+    # Jobs that were enqueued in the same millisecond may start in any order.
+    assert ran[0] == 99 and sorted(ran[1:]) == list(range(20))
 
 
 @pytest.mark.parametrize("plain", [True, False])

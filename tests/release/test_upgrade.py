@@ -23,7 +23,7 @@ from conftest import eventually
 from qbull.store.store import Store
 
 ROOT = Path(__file__).parents[2]
-RELEASES = {"0.1.0-candidate": "3374957b"}
+RELEASES = {"0.1.0-candidate": "9f4ec25f"}
 HERE = Path(__file__).parent
 
 

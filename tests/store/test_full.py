@@ -54,6 +54,8 @@ def test_only_verbs_that_add_jobs_or_signals_are_refused() -> None:
         "flow_follow",
         "import_failed",
         "fork",
+        # Data of RQ's callers: the metadata of a job, and the jobs of a group.
+        *("set_published", "group_change"),
     }
 
 
