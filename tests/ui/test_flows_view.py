@@ -8,6 +8,8 @@ from playwright.async_api import expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("ui")]
 
+# A job that changes is drawn anew, so its element may be gone when Playwright looks at it.
+STEP_WIDTH = '() => document.querySelector(".flow-graph .step").getBoundingClientRect().width'
 OVERLAPS = """() => {
     const boxes = [...document.querySelectorAll(".flow-graph .step")].map((one) => one.getBoundingClientRect());
     return boxes.flatMap((a, n) => boxes.slice(n + 1).filter((b) =>
@@ -67,8 +69,7 @@ async def test_a_flow_of_many_jobs_stays_readable(dashboard: DashboardServer, ad
     await expect(page.locator(".flow-graph .step")).to_have_count(38)
     await expect(page.locator(".flow-tools")).to_contain_text("38 jobs")
     assert await page.evaluate(OVERLAPS) == 0
-    before = await page.locator(".flow-graph .step").first.bounding_box()
+    before = await page.evaluate(STEP_WIDTH)
     await page.get_by_role("button", name="Zoom in").click()
-    after = await page.locator(".flow-graph .step").first.bounding_box()
-    assert before is not None and after is not None and after["width"] > before["width"]
+    await page.wait_for_function(f"before => ({STEP_WIDTH})() > before", arg=before)
     assert admin.wrong == []

@@ -101,7 +101,7 @@ function Entry({ one }: { one: AuditEntry }) {
           <span class="mono" title={one.target}>{withShortIds(one.target)}</span> <small class="faint" title={details(one)}>{withShortIds(details(one))}</small>
         </span>
       </td>
-      <td class="audit-reason" data-label={t("Reason")}>{one.reason || <span class="faint">–</span>}</td>
+      <td class="audit-reason" data-label={t("Reason")}>{(one.reason === "Undo" ? t("Undo") : one.reason) || <span class="faint">–</span>}</td>
       <td><Tag tone={one.status < 300 ? "good" : "bad"}>{one.status}</Tag></td>
       <td class="mono faint nowrap">{one.address}</td>
       <td class="num" title={moment(one.at)}><Ago at={one.at} /></td>
