@@ -1,4 +1,4 @@
-"""Reasons: whoever wants to can give one for every action, and the audit log shows, finds and exports it."""
+"""Reasons: people can give one for every action, and the audit log shows it, finds it and exports it."""
 
 from __future__ import annotations
 

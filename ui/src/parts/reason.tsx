@@ -1,4 +1,4 @@
-// Reasons for actions without a dialog, such as a pause. Who wants to give one says so once, and is asked each time.
+// Reasons for actions without a dialog, such as a pause. A setting, off by default, asks for one before each action.
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { t } from "../words";
