@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from blocks import close_apps  # noqa: F401 - a fixture
+from canvas_program import PATIENCE_SECONDS, CanvasProgram
 
 import qbull
 from qbull.compat.celery import (
@@ -24,87 +25,22 @@ from qbull.compat.celery import (
     xmap,
 )
 from qbull.store.store import Store
-from qbull.worker.worker import Worker
-from topology import wait_for
-
-PATIENCE_SECONDS = 60
-
-
-class Program:
-    """An app with some tasks, as Celery's manual has them."""
-
-    def __init__(self, app: Celery) -> None:
-        self.app = app
-        self.noted: list[Any] = []
-        noted = self.noted
-
-        @app.task
-        def add(x, y=0):  # type: ignore[no-untyped-def]
-            return x + y
-
-        @app.task
-        def total(numbers):  # type: ignore[no-untyped-def]
-            return sum(numbers)
-
-        @app.task
-        def same(value):  # type: ignore[no-untyped-def]
-            return value
-
-        @app.task
-        def fail(*args):  # type: ignore[no-untyped-def]
-            raise LookupError("nothing here")
-
-        @app.task
-        def note(*args):  # type: ignore[no-untyped-def]
-            noted.append(args)
-
-        @app.task
-        def note_id(task_id):  # type: ignore[no-untyped-def]
-            noted.append(task_id)
-
-        @app.task
-        def note_error(request, error, traceback):  # type: ignore[no-untyped-def]
-            noted.append((request.id, error, traceback))
-
-        self.add, self.total, self.same, self.fail = add, total, same, fail
-        self.note, self.note_id, self.note_error = note, note_id, note_error
-        self.worker: Worker | None = None
-
-    def work(self) -> None:
-        """Start a worker, which knows all tasks that are declared by now."""
-        if self.worker is None:
-            self.worker = self.app.worker()
-            self.app.run_sync(self.worker.start())
-
-    def get(self, result: Any) -> Any:
-        self.work()
-        return result.get(timeout=PATIENCE_SECONDS)
-
-    def settle(self) -> None:
-        """Wait until all jobs have ended, callbacks and errbacks too."""
-        self.work()
-        wait_for(lambda: all(self._is_idle(queue) for queue in self.app.queues.values()), PATIENCE_SECONDS)
-
-    def _is_idle(self, queue: qbull.Queue) -> bool:
-        stats = self.app.run_sync(queue.stats())
-        return not (stats.waiting or stats.delayed or stats.active)
 
 
 @pytest.fixture
 def program(
     server_url: str, store: Store, closing: list[qbull.App], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Program]:
+) -> Iterator[CanvasProgram]:
     monkeypatch.setenv("QBULL_PREFIX", "test")
     monkeypatch.setenv("QBULL_URL", server_url)
     closing.append(app := Celery("shop"))
-    made = Program(app)
+    made = CanvasProgram(app)
     yield made
-    if made.worker is not None:
-        app.run_sync(made.worker.stop())
+    made.stop()
 
 
 def test_each_task_of_a_chain_gets_the_result_of_the_one_before_as_its_first_argument(
-    program: Program,
+    program: CanvasProgram,
 ) -> None:
     add = program.add
 
@@ -116,7 +52,7 @@ def test_each_task_of_a_chain_gets_the_result_of_the_one_before_as_its_first_arg
     assert written.parent.parent.parent is None
 
 
-def test_an_immutable_signature_ignores_the_result_before_it(program: Program) -> None:
+def test_an_immutable_signature_ignores_the_result_before_it(program: CanvasProgram) -> None:
     add = program.add
 
     result = chain(add.si(2, 2), add.si(4, 4), add.s(1))()
@@ -125,7 +61,7 @@ def test_an_immutable_signature_ignores_the_result_before_it(program: Program) -
     assert program.get(chain(add.s(1, 1), add.signature((5, 5), immutable=True)).delay()) == 10
 
 
-def test_partial_arguments_come_before_those_of_the_signature(program: Program) -> None:
+def test_partial_arguments_come_before_those_of_the_signature(program: CanvasProgram) -> None:
     add = program.add
 
     assert program.get(add.s(2).delay(4)) == 6
@@ -135,7 +71,7 @@ def test_partial_arguments_come_before_those_of_the_signature(program: Program) 
     assert [program.get(each) for each in group(add.s(1), add.s(2))(10)] == [11, 12]
 
 
-def test_a_group_has_the_results_of_its_tasks_in_their_order(program: Program) -> None:
+def test_a_group_has_the_results_of_its_tasks_in_their_order(program: CanvasProgram) -> None:
     result = group(program.add.s(n, n) for n in range(20))()
 
     assert program.get(result) == [n + n for n in range(20)]
@@ -152,7 +88,7 @@ def test_a_group_has_the_results_of_its_tasks_in_their_order(program: Program) -
     assert sorted(result.iterate(timeout=PATIENCE_SECONDS)) == [n + n for n in range(20)]
 
 
-def test_groups_in_a_group_become_one(program: Program) -> None:
+def test_groups_in_a_group_become_one(program: CanvasProgram) -> None:
     add = program.add
 
     result = group(add.si(1, 10), group(add.si(1, 100), group(add.si(1, 1000))))()
@@ -160,7 +96,7 @@ def test_groups_in_a_group_become_one(program: Program) -> None:
     assert program.get(result) == [11, 101, 1001]
 
 
-def test_a_chord_gives_the_list_of_results_to_its_body(program: Program) -> None:
+def test_a_chord_gives_the_list_of_results_to_its_body(program: CanvasProgram) -> None:
     add, total = program.add, program.total
 
     result = chord(add.s(n, n) for n in range(10))(total.s())
@@ -173,7 +109,7 @@ def test_a_chord_gives_the_list_of_results_to_its_body(program: Program) -> None
     assert program.get(chord([add.s(1, 1), add.s(2, 2)], add.si(5, 5))()) == 10
 
 
-def test_a_group_before_a_task_is_a_chord(program: Program) -> None:
+def test_a_group_before_a_task_is_a_chord(program: CanvasProgram) -> None:
     add, total = program.add, program.total
 
     piped = (group(add.s(1, 1), add.s(2, 2)) | total.s())()
@@ -184,7 +120,7 @@ def test_a_group_before_a_task_is_a_chord(program: Program) -> None:
     assert program.get(one) == 12
 
 
-def test_a_chain_may_end_with_a_group(program: Program) -> None:
+def test_a_chain_may_end_with_a_group(program: CanvasProgram) -> None:
     add = program.add
 
     result = (add.s(4, 4) | group(add.s(1), add.s(2)))()
@@ -196,7 +132,7 @@ def test_a_chain_may_end_with_a_group(program: Program) -> None:
     assert program.get(twice) == [6, [2, 4]]
 
 
-def test_chains_and_chords_may_be_members_of_groups_and_headers(program: Program) -> None:
+def test_chains_and_chords_may_be_members_of_groups_and_headers(program: CanvasProgram) -> None:
     add, total, same = program.add, program.total, program.same
 
     chains = group(add.s(1, 1) | add.s(10), add.s(2, 2) | group(add.s(1), add.s(2)))()
@@ -210,7 +146,7 @@ def test_chains_and_chords_may_be_members_of_groups_and_headers(program: Program
     assert program.get(long_body) == 1106
 
 
-def test_map_starmap_and_chunks_call_a_task_for_each_item(program: Program) -> None:
+def test_map_starmap_and_chunks_call_a_task_for_each_item(program: CanvasProgram) -> None:
     add, total = program.add, program.total
 
     assert program.get(total.map([[1, 2], [3, 4]]).delay()) == [3, 7]
@@ -222,7 +158,7 @@ def test_map_starmap_and_chunks_call_a_task_for_each_item(program: Program) -> N
         add.starmap([()]).delay()
 
 
-def test_a_linked_task_gets_the_result_of_the_task_that_succeeded(program: Program) -> None:
+def test_a_linked_task_gets_the_result_of_the_task_that_succeeded(program: CanvasProgram) -> None:
     add = program.add
 
     result = add.apply_async((2, 2), link=add.s(16))
@@ -238,7 +174,7 @@ def test_a_linked_task_gets_the_result_of_the_task_that_succeeded(program: Progr
     assert (program.get(on_chain), program.get(on_chain.children[0])) == (4, 104)
 
 
-def test_a_linked_task_does_not_run_after_a_failure_and_the_errback_does(program: Program) -> None:
+def test_a_linked_task_does_not_run_after_a_failure_and_the_errback_does(program: CanvasProgram) -> None:
     failed = program.fail.apply_async(
         (1,), link=program.note.s("linked"), link_error=[program.note_id.s(), program.note_error.s()]
     )
@@ -257,7 +193,7 @@ def test_a_linked_task_does_not_run_after_a_failure_and_the_errback_does(program
     assert "nothing here" in traceback
 
 
-def test_the_callback_of_a_group_runs_after_its_first_task(program: Program) -> None:
+def test_the_callback_of_a_group_runs_after_its_first_task(program: CanvasProgram) -> None:
     group_of_two = group(program.add.s(1, 1), program.add.s(2, 2))
     group_of_two.link(program.note.s("called"))
 
@@ -268,7 +204,7 @@ def test_the_callback_of_a_group_runs_after_its_first_task(program: Program) -> 
         group().link(program.note.s())
 
 
-def test_the_errback_of_a_chain_runs_once_with_the_task_that_failed(program: Program) -> None:
+def test_the_errback_of_a_chain_runs_once_with_the_task_that_failed(program: CanvasProgram) -> None:
     add = program.add
     work = chain(add.s(1, 1), program.fail.s(), add.s(1), add.s(2))
 
@@ -281,7 +217,7 @@ def test_the_errback_of_a_chain_runs_once_with_the_task_that_failed(program: Pro
     assert (result.state, result.parent.parent.parent.state) == ("FAILURE", "SUCCESS")
 
 
-def test_the_errback_of_a_task_is_not_called_for_a_failure_before_it(program: Program) -> None:
+def test_the_errback_of_a_task_is_not_called_for_a_failure_before_it(program: CanvasProgram) -> None:
     result = chain(program.fail.s(), program.add.s(1).on_error(program.note_id.s()))()
 
     with pytest.raises(LookupError):
@@ -290,7 +226,7 @@ def test_the_errback_of_a_task_is_not_called_for_a_failure_before_it(program: Pr
     assert program.noted == []
 
 
-def test_a_failure_in_the_header_of_a_chord_calls_the_errback_of_its_body(program: Program) -> None:
+def test_a_failure_in_the_header_of_a_chord_calls_the_errback_of_its_body(program: CanvasProgram) -> None:
     body = program.total.s().on_error(program.note_id.s())
 
     result = chord([program.add.s(1, 1), program.fail.s()], body)()
@@ -302,7 +238,7 @@ def test_a_failure_in_the_header_of_a_chord_calls_the_errback_of_its_body(progra
     assert result.parent.failed()
 
 
-def test_an_immutable_errback_gets_its_own_arguments_only(program: Program) -> None:
+def test_an_immutable_errback_gets_its_own_arguments_only(program: CanvasProgram) -> None:
     result = program.fail.s().on_error(program.note.si("told")).delay()
 
     with pytest.raises(LookupError):
@@ -311,7 +247,7 @@ def test_an_immutable_errback_gets_its_own_arguments_only(program: Program) -> N
     assert program.noted == [("told",)]
 
 
-def test_values_pass_from_task_to_task_as_what_they_are(program: Program) -> None:
+def test_values_pass_from_task_to_task_as_what_they_are(program: CanvasProgram) -> None:
     app = program.app
     seen: list[Any] = []
     app.queue("typed")
@@ -334,7 +270,7 @@ def test_values_pass_from_task_to_task_as_what_they_are(program: Program) -> Non
     assert seen == [(values, (1, 2))]
 
 
-def test_annotations_decide_which_type_a_passed_value_has(program: Program) -> None:
+def test_annotations_decide_which_type_a_passed_value_has(program: CanvasProgram) -> None:
     app = program.app
 
     @app.task
@@ -354,7 +290,7 @@ def test_annotations_decide_which_type_a_passed_value_has(program: Program) -> N
         program.get(unfit)
 
 
-def test_options_of_signatures_and_canvases_arrive_at_their_tasks(program: Program) -> None:
+def test_options_of_signatures_and_canvases_arrive_at_their_tasks(program: CanvasProgram) -> None:
     app, add = program.app, program.add
     app.queue("mail")
 
@@ -371,7 +307,7 @@ def test_options_of_signatures_and_canvases_arrive_at_their_tasks(program: Progr
     assert [each.state for each in both] == ["REVOKED", "REVOKED"]
 
 
-def test_a_canvas_with_an_id_is_enqueued_once(program: Program) -> None:
+def test_a_canvas_with_an_id_is_enqueued_once(program: CanvasProgram) -> None:
     work = chain(program.add.s(1, 1), program.add.s(2))
     linked = {"task_id": "linked", "link": program.note.s(), "link_error": program.note_id.s()}
 
@@ -385,7 +321,7 @@ def test_a_canvas_with_an_id_is_enqueued_once(program: Program) -> None:
     assert program.app.run_sync(program.app.queues["celery"].stats()).completed == 4
 
 
-def test_a_signature_may_be_an_argument_and_comes_from_a_name_or_a_dictionary(program: Program) -> None:
+def test_a_signature_may_be_an_argument_and_comes_from_a_name_or_a_dictionary(program: CanvasProgram) -> None:
     app, add = program.app, program.add
 
     @app.task
@@ -417,14 +353,16 @@ def test_a_signature_may_be_an_argument_and_comes_from_a_name_or_a_dictionary(pr
         (lambda p: p.add.s(1, 2).set(shadow="x"), "a job has the name of its task"),
     ],
 )
-def test_a_canvas_that_cannot_run_is_refused_at_the_call(program: Program, make: Any, says: str) -> None:
+def test_a_canvas_that_cannot_run_is_refused_at_the_call(
+    program: CanvasProgram, make: Any, says: str
+) -> None:
     with pytest.raises(qbull.QbullError, match=says):
         make(program).apply_async()
 
     assert program.app.run_sync(program.app.queues["celery"].stats()).total == 0
 
 
-def test_a_wait_that_takes_too_long_raises_celerys_name_and_pythons(program: Program) -> None:
+def test_a_wait_that_takes_too_long_raises_celerys_name_and_pythons(program: CanvasProgram) -> None:
     from qbull.compat.celery import TimeoutError as TooLate
 
     result = program.add.apply_async((1, 1), countdown=3600)
@@ -438,7 +376,7 @@ def test_a_wait_that_takes_too_long_raises_celerys_name_and_pythons(program: Pro
 
 @pytest.mark.parametrize("is_allowed", [False, True])
 def test_errbacks_of_a_chord_reach_its_header_if_the_setting_says_so(
-    program: Program, is_allowed: bool
+    program: CanvasProgram, is_allowed: bool
 ) -> None:
     program.app.conf.task_allow_error_cb_on_chord_header = is_allowed
     header = [program.fail.si(), program.same.si(1), program.fail.si()]

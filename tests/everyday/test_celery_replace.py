@@ -8,47 +8,23 @@ from typing import Any
 
 import pytest
 from blocks import close_apps  # noqa: F401 - a fixture
+from canvas_program import PATIENCE_SECONDS, CanvasProgram
 from shell import Shell, open_shell  # noqa: F401 - one is a fixture
 
 import qbull
 from qbull.compat.celery import AsyncResult, Celery, Signature, Task, chain, chord, group, signals
 from qbull.compat.celery.exceptions import ImproperlyConfigured
 from qbull.store.store import Store
-from qbull.worker.worker import Worker
 from topology import wait_for
 
-PATIENCE_SECONDS = 60
 
-
-class Program:
-    """An app whose task `replaced` is replaced by the canvas that it gets."""
+class ReplacingProgram(CanvasProgram):
+    """Its task `replaced` is replaced by the canvas that it gets."""
 
     def __init__(self, app: Celery) -> None:
-        self.app = app
-        self.noted: list[Any] = []
+        super().__init__(app)
         self.runs = 0
-        self.worker: Worker | None = None
-        noted = self.noted
-
-        @app.task
-        def add(x, y=0):  # type: ignore[no-untyped-def]
-            return x + y
-
-        @app.task
-        def total(numbers):  # type: ignore[no-untyped-def]
-            return sum(numbers)
-
-        @app.task
-        def fail(*args):  # type: ignore[no-untyped-def]
-            raise LookupError("nothing here")
-
-        @app.task
-        def note(*args):  # type: ignore[no-untyped-def]
-            noted.append(args)
-
-        @app.task
-        def note_error(request, error, traceback):  # type: ignore[no-untyped-def]
-            noted.append((request.id, error, traceback))
+        program = self
 
         @app.task(bind=True)
         def replaced(self, *before, by):  # type: ignore[no-untyped-def]
@@ -59,42 +35,17 @@ class Program:
         async def replaced_async(self, by):  # type: ignore[no-untyped-def]
             return self.replace(Signature.from_dict(by))
 
-        program = self
-        self.add, self.total, self.fail, self.note, self.note_error = add, total, fail, note, note_error
         self.replaced, self.replaced_async = replaced, replaced_async
-
-    def work(self) -> None:
-        if self.worker is None:
-            self.worker = self.app.worker()
-            self.app.run_sync(self.worker.start())
-
-    def stop(self) -> None:
-        if self.worker is not None:
-            self.app.run_sync(self.worker.stop())
-            self.worker = None
-
-    def get(self, result: Any) -> Any:
-        self.work()
-        return result.get(timeout=PATIENCE_SECONDS)
-
-    def settle(self) -> None:
-        """Wait until all jobs have ended, callbacks and errbacks too."""
-        self.work()
-        wait_for(lambda: all(self._is_idle(queue) for queue in self.app.queues.values()), PATIENCE_SECONDS)
-
-    def _is_idle(self, queue: qbull.Queue) -> bool:
-        stats = self.app.run_sync(queue.stats())
-        return not (stats.waiting or stats.delayed or stats.active)
 
 
 @pytest.fixture
 def program(
     server_url: str, store: Store, closing: list[qbull.App], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Program]:
+) -> Iterator[ReplacingProgram]:
     monkeypatch.setenv("QBULL_PREFIX", "test")
     monkeypatch.setenv("QBULL_URL", server_url)
     closing.append(app := Celery("shop"))
-    made = Program(app)
+    made = ReplacingProgram(app)
     yield made
     made.stop()
 
@@ -104,7 +55,7 @@ def program(
     "kind", ["task", "chain", "group", "chord", "chain to group", "group of one", "callback"]
 )
 def test_the_result_of_a_replaced_task_is_that_of_its_replacement(
-    program: Program, name: str, kind: str
+    program: ReplacingProgram, name: str, kind: str
 ) -> None:
     add, total = program.add, program.total
     by, wanted = {
@@ -126,7 +77,7 @@ def test_the_result_of_a_replaced_task_is_that_of_its_replacement(
     assert program.runs == (1 if name == "replaced" else 0)
 
 
-def test_whatever_waits_for_a_replaced_task_waits_for_its_replacement(program: Program) -> None:
+def test_whatever_waits_for_a_replaced_task_waits_for_its_replacement(program: ReplacingProgram) -> None:
     add, total, replaced = program.add, program.total, program.replaced
     by_chain = replaced.s(by=chain(add.s(1, 1), add.s(10)))
 
@@ -144,7 +95,9 @@ def test_whatever_waits_for_a_replaced_task_waits_for_its_replacement(program: P
 
 
 @pytest.mark.parametrize("place", ["last", "first", "member"])
-def test_a_replaced_task_fails_with_the_error_of_its_replacement(program: Program, place: str) -> None:
+def test_a_replaced_task_fails_with_the_error_of_its_replacement(
+    program: ReplacingProgram, place: str
+) -> None:
     add, fail = program.add, program.fail
     by = {
         "last": chain(add.s(1, 1), fail.s()),
@@ -165,7 +118,7 @@ def test_a_replaced_task_fails_with_the_error_of_its_replacement(program: Progra
     assert "in fail" in traceback
 
 
-def test_a_failed_task_that_was_replaced_can_be_redriven(program: Program) -> None:
+def test_a_failed_task_that_was_replaced_can_be_redriven(program: ReplacingProgram) -> None:
     calls: list[int] = []
 
     @program.app.task
@@ -186,7 +139,7 @@ def test_a_failed_task_that_was_replaced_can_be_redriven(program: Program) -> No
     assert program.runs == 2
 
 
-def test_a_replacement_may_be_replaced(program: Program) -> None:
+def test_a_replacement_may_be_replaced(program: ReplacingProgram) -> None:
     by = program.replaced.s(by=chain(program.add.s(1, 1), program.replaced.s(by=program.add.si(20, 1))))
 
     assert program.get(program.replaced.delay(by=by)) == 21
@@ -234,7 +187,11 @@ def replaced(self, n):
 
 
 def test_a_worker_that_dies_when_the_replacement_has_started_does_not_start_another(
-    program: Program, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closing: list[qbull.App]
+    program: ReplacingProgram,
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    closing: list[qbull.App],
 ) -> None:
     (tmp_path / "dying_shop.py").write_text(DYING_SHOP)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -250,7 +207,7 @@ def test_a_worker_that_dies_when_the_replacement_has_started_does_not_start_anot
     assert (tmp_path / "effects").read_text() == "11"
 
 
-def test_revoking_a_replaced_task_revokes_its_replacement(program: Program) -> None:
+def test_revoking_a_replaced_task_revokes_its_replacement(program: ReplacingProgram) -> None:
     by = program.note.signature((1,), countdown=3600, task_id="later")
     result = program.replaced.delay(by=by)
     program.work()
@@ -264,14 +221,16 @@ def test_revoking_a_replaced_task_revokes_its_replacement(program: Program) -> N
     assert program.noted == []
 
 
-def test_an_empty_chain_replaces_nothing_and_an_empty_group_is_an_empty_list(program: Program) -> None:
+def test_an_empty_chain_replaces_nothing_and_an_empty_group_is_an_empty_list(
+    program: ReplacingProgram,
+) -> None:
     with pytest.raises(ImproperlyConfigured, match="the chain is empty"):
         program.get(program.replaced.delay(by=chain()))
 
     assert program.get(program.replaced.delay(by=group())) == []
 
 
-def test_a_replaced_task_tells_its_class_and_the_signals(program: Program) -> None:
+def test_a_replaced_task_tells_its_class_and_the_signals(program: ReplacingProgram) -> None:
     told: list[Any] = []
 
     class Telling(Task):
@@ -298,7 +257,7 @@ def test_a_replaced_task_tells_its_class_and_the_signals(program: Program) -> No
     assert told == [("replace", program.add.name), ("ten_more", "IGNORED"), ("add", "SUCCESS")]
 
 
-def test_a_class_may_decide_that_a_task_is_not_replaced(program: Program) -> None:
+def test_a_class_may_decide_that_a_task_is_not_replaced(program: ReplacingProgram) -> None:
     class Keeping(Task):
         def on_replace(self, sig: Any) -> Any:
             return f"not {sig.task}"
@@ -310,7 +269,7 @@ def test_a_class_may_decide_that_a_task_is_not_replaced(program: Program) -> Non
     assert program.get(kept.delay()) == f"not {program.add.name}"
 
 
-def test_a_task_that_runs_here_is_replaced_here(program: Program) -> None:
+def test_a_task_that_runs_here_is_replaced_here(program: ReplacingProgram) -> None:
     by = chain(program.add.s(1, 1), program.add.s(10))
 
     assert program.replaced.apply(kwargs={"by": by}).get() == 12
@@ -320,7 +279,7 @@ def test_a_task_that_runs_here_is_replaced_here(program: Program) -> None:
         program.replaced(by=by)
 
 
-def test_a_job_for_a_list_of_items_cannot_be_replaced(program: Program) -> None:
+def test_a_job_for_a_list_of_items_cannot_be_replaced(program: ReplacingProgram) -> None:
     @program.app.task(bind=True)
     def each(self, n):  # type: ignore[no-untyped-def]
         self.replace(program.add.s(n))
@@ -329,12 +288,12 @@ def test_a_job_for_a_list_of_items_cannot_be_replaced(program: Program) -> None:
         program.get(each.map([1, 2]).delay())
 
 
-def test_tasks_cannot_be_added_to_a_chord_that_runs(program: Program) -> None:
+def test_tasks_cannot_be_added_to_a_chord_that_runs(program: ReplacingProgram) -> None:
     with pytest.raises(AttributeError, match=r"use self\.replace\(group"):
         program.replaced.add_to_chord(program.add.s(1))
 
 
-def test_a_replacement_of_several_jobs_needs_a_server(program: Program) -> None:
+def test_a_replacement_of_several_jobs_needs_a_server(program: ReplacingProgram) -> None:
     from qbull import testing
 
     with testing.inline(program.app):
@@ -343,10 +302,12 @@ def test_a_replacement_of_several_jobs_needs_a_server(program: Program) -> None:
             program.replaced.delay(by=chain(program.add.s(1, 2), program.add.s(3))).get()
 
 
-def test_a_signed_and_compressed_replacement_arrives(program: Program, closing: list[qbull.App]) -> None:
+def test_a_signed_and_compressed_replacement_arrives(
+    program: ReplacingProgram, closing: list[qbull.App]
+) -> None:
     codecs = [qbull.Compressed(over=0), qbull.Signed([b"k" * 32])]
     closing.append(app := Celery("sealed", middleware=codecs))
-    sealed = Program(app)
+    sealed = ReplacingProgram(app)
     try:
         by = chain(sealed.add.s(1, 1), group(sealed.add.s(10), sealed.add.s(20)))
         assert sealed.get(sealed.replaced.delay(by=by)) == [12, 22]
