@@ -94,6 +94,40 @@ async def test_a_worker_starts_as_deploy_says_and_runs_jobs(
     assert not re.search("warning|error", said, re.IGNORECASE), said
 
 
+SLOW_START = """
+import sys
+import threading
+from pathlib import Path
+
+import qbull
+
+app = qbull.App()
+
+
+@app.queue("mail").task
+async def send() -> None: ...
+
+
+if any("worker_process" in part for part in sys.orig_argv):
+    Path("starting").touch()
+    threading.Event().wait(60)
+"""
+
+
+async def test_a_stop_while_a_process_starts_is_no_warning(here: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_START)
+    command = [*QBULL, "worker", "slow:app", "--processes", "1"]
+    worker = subprocess.Popen(command, cwd=tmp_path, env=here, stderr=subprocess.PIPE, text=True)
+    try:
+        await eventually(lambda: asyncio.to_thread((tmp_path / "starting").exists), within=60)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=30)
+
+    assert worker.returncode == 0, said
+    assert not re.search("warning|error", said, re.IGNORECASE), said
+
+
 @pytest.mark.parametrize(("arguments", "env", "host"), list(served_by()))
 async def test_a_server_starts_as_deploy_says_and_tells_the_backlog(
     arguments: list[str], env: dict[str, str], host: str, here: dict[str, str], tmp_path: Path

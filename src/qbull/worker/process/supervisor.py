@@ -256,6 +256,8 @@ class Supervisor:
         how = f"signal {-code}" if code < 0 else f"code {code}"
         if running and not self._stop.is_set():
             log.error("worker %s crashed: it ended with %s while it ran %d jobs", child.id, how, len(running))
+        elif code == -signal.SIGTERM and self._stop.is_set() and not child.ready.is_set():
+            return  # It was still starting, so it ended at once.
         elif code not in (0, START_FAILED_EXIT_CODE):
             log.warning("worker %s ended with %s", child.id, how)
 
