@@ -7,11 +7,14 @@ import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jsonschema
 import pytest
 from web import ACCESS, VIEWER, Person, make_nobody, make_viewer, open_web, opened  # noqa: F401 - some are fixtures
 
 import qbull
 from conftest import eventually
+from qbull.api.openapi import describe
+from qbull.api.table import TABLE
 
 
 class Told(NamedTuple):
@@ -61,6 +64,22 @@ async def test_a_stream_is_read_live_and_continued(app: qbull.App, viewer: Perso
     assert await read(viewer, path, after="1") == events[1:]
     async with viewer.client.stream("GET", path, headers={"last-event-id": "2"}) as nothing:
         assert nothing.status_code == 204
+
+
+async def test_every_event_is_as_the_document_says(app: qbull.App, viewer: Person) -> None:
+    @app.queue("chat", stream=qbull.StreamLimits(max_values=1)).task
+    async def answer() -> None:
+        for number in range(3):
+            await qbull.current_job().emit(number)
+
+    job = await answer.enqueue()
+    async with app.worker(["chat"]):
+        await job.result(timeout=20)
+    operation = describe(TABLE)["paths"]["/api/queues/{queue}/jobs/{id}/stream"]["get"]
+    schema = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    for event in await read(viewer, f"/api/queues/chat/jobs/{job.id}/stream"):
+        said = {"event": event.name, "data": json.dumps(event.data), **({"id": event.id} if event.id else {})}
+        jsonschema.validate(said, schema)
 
 
 async def has_values(job: qbull.Job[Any]) -> bool:

@@ -101,6 +101,8 @@ class Endpoint:
     counted: bool = False
     """Audited as a count: programs call it many times a second."""
     media: str = "application/json"
+    events: tuple[str, ...] = ()
+    """The names of the events, if the answer is a stream of server-sent events."""
     body_optional: bool = False
     rule: Mapping[str, Any] = field(default_factory=dict)
     """Constraints on the body that its shape cannot express, as JSON Schema."""

@@ -25,8 +25,7 @@ STREAM_HEARTBEAT_SECONDS = 15.0
 FIRST_EVENT_TIMEOUT_SECONDS = 5.0
 STREAM_RETRY_MS = 2000
 """The pause before a browser that lost the stream connects again."""
-
-
+QUEUE_EVENTS = ("snapshot", "stats", "job", "progress", "fresh", "gap", "bye")
 MAX_WATCHED_JOBS = 20
 """Jobs whose progress one stream reports."""
 
@@ -154,11 +153,12 @@ ENDPOINTS = [
         path="/api/events",
         role="viewer",
         scope="queues",
-        summary="Stream events: snapshot, stats, job, progress, fresh, gap, bye; resumes after Last-Event-ID",
+        summary=f"Stream events: {', '.join(QUEUE_EVENTS)}; resumes after Last-Event-ID",
         handler=events,
         query=EventsQuery,
         answer=str,
         media="text/event-stream",
+        events=QUEUE_EVENTS,
         problems=(404,),
     )
 ]

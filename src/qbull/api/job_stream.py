@@ -20,6 +20,7 @@ from qbull.core.digits import whole_number
 from qbull.errors import MAX_COUNT, QbullError
 from qbull.job import Job
 
+JOB_EVENTS = ("value", "gap", "end", "bye")
 _DONE = object()
 
 
@@ -125,11 +126,12 @@ ENDPOINTS = [
         method="GET",
         path=f"{JOB_PATH}/stream",
         role="viewer",
-        summary="Stream the values that a job emits: value, gap, end and bye; resumes after Last-Event-ID",
+        summary=f"Stream the values that a job emits: {', '.join(JOB_EVENTS)}; resumes after Last-Event-ID",
         handler=job_stream,
         answer=str,
         answers=(204,),
         media="text/event-stream",
+        events=JOB_EVENTS,
         problems=(404,),
     )
 ]

@@ -110,8 +110,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     content = {} if endpoint.answer is None else {endpoint.media: {"schema": _schema(endpoint)}}
-    good = {"description": endpoint.summary, "content": content}
-    responses: dict[str, Any] = {str(status): good for status in (endpoint.status, *endpoint.answers)}
+    responses: dict[str, Any] = {
+        str(status): {"description": endpoint.summary, "content": {} if status == 204 else content}
+        for status in (endpoint.status, *endpoint.answers)
+    }
     expected = {*endpoint.problems}
     if endpoint.role != "open":
         expected |= {401, 403, 421, 429, 503}
@@ -128,7 +130,22 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _schema(endpoint: Endpoint) -> dict[str, Any]:
+    if endpoint.events:
+        return _event_schema(endpoint.events)
     return {"type": "string"} if endpoint.answer is str else _ref(endpoint.answer)
+
+
+def _event_schema(names: tuple[str, ...]) -> dict[str, Any]:
+    """One event of a stream. OpenAPI 3.1 has no other place for it than the schema of the answer."""
+    return {
+        "type": "object",
+        "properties": {
+            "event": {"enum": [*names]},
+            "id": {"type": "string"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["event", "data"],
+    }
 
 
 def _ref(shape: Any) -> dict[str, Any]:
