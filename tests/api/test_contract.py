@@ -54,6 +54,8 @@ JUDGED = {
     "POST /api/queues/{queue}/jobs/{id}/reschedule": "one of delay and at, not both and not neither",
     "POST /api/queues/{queue}/jobs/{id}/update": "arguments are those of the task",
     "POST /api/queues/{queue}/operations": "not every action is for every state",
+    "POST /api/queues/{queue}/operations/preview": "so they are here, and not every date exists",
+    "PUT /api/queues/{queue}/errors/{fingerprint}/acknowledgement": "a note is printable",
     "PUT /api/queues/{queue}/settings": "delays say how many attempts there are",
     "PUT /api/queues/{queue}/partitions": "only so many changes are worked off at a time",
     "PUT /api/schedules/{name}": "cron expressions, time zones, arguments of the task",

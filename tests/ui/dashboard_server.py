@@ -226,6 +226,8 @@ class Person:
         assert answer.ok, await answer.text()
 
     async def press(self, name: str, *, inside: str = "main") -> None:
+        """Press a button once the page has loaded: what loads above it moves it away from the pointer."""
+        await expect(self.page.locator("main .loading")).to_have_count(0)
         await self.page.locator(inside).get_by_role("button", name=name, exact=True).first.click()
 
     async def undo(self, said: str) -> None:

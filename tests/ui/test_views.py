@@ -136,6 +136,21 @@ async def _find(page: Any, words: str) -> None:
     await page.keyboard.press("Enter")
 
 
+OPENED = """async () => {
+  dispatchEvent(new KeyboardEvent("keydown", {key: "k", ctrlKey: true}));
+  for (let n = 0; n < 10; n++) await Promise.resolve();
+  return document.activeElement.getAttribute("role");
+}"""
+
+
+async def test_no_key_after_the_palette_was_called_is_lost(admin: Person) -> None:
+    page = await admin.go("queues")
+
+    assert await page.evaluate(OPENED) == "combobox", (
+        "before the page is painted, as keys may arrive before that"
+    )
+
+
 async def test_the_page_speaks_spanish_and_remembers_it(admin: Person) -> None:
     page = await admin.go("queues")
 

@@ -1,7 +1,7 @@
 // Dialogs: the browser's own, which keep the focus inside and give it back.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { because, Problem } from "../api";
 import { t } from "../words";
 import { Button } from "./basics";
@@ -17,7 +17,8 @@ interface DialogProps {
 
 export function Dialog({ title, children, onClose, wide }: DialogProps) {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key arrives: an effect after the paint loses what is typed until then.
+  useLayoutEffect(() => {
     const dialog = box.current;
     dialog?.showModal();
     return () => dialog?.close();
