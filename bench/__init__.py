@@ -12,5 +12,6 @@ is part of every figure, so what counts are the ratios, and each ratio is taken 
     quiet.py      whether others used the machine meanwhile
     rounds.py     figures of all rounds, ratios, bars
     table.py      what people see
+    paired.py     another commit and this tree, in turn
     peers/        other libraries, each in an environment of its own
 """

@@ -61,6 +61,21 @@ def test_emitted_values_are_compared_with_a_bare_stream() -> None:
     assert [line.split()[0] for line in run.stdout.splitlines()] == ["XADD", "emit", "ratio"]
 
 
+def test_two_builds_are_measured_in_turn(tmp_path: Path) -> None:
+    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode:
+        pytest.skip("these files are not a git repository")
+    out = tmp_path / "ratios.json"
+    command = [sys.executable, "-m", "bench.paired", "HEAD", "--rounds", "2", "--jobs", "300"]
+    rows = ["drain", "enqueue_bulk"]
+    run = subprocess.run(
+        [*command, "--rows", *rows, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()[1:]] == rows
+    assert all(ratio > 0 for ratio in json.loads(out.read_text()).values())
+
+
 def test_enqueues_by_http_are_compared_with_empty_handlers() -> None:
     command = [sys.executable, "-m", "bench.rest", "--connections", "20", "--each", "5", "--rounds", "1"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)

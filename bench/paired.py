@@ -1,0 +1,137 @@
+"""`python -m bench.paired OLD`: another commit and this tree, in turn on one machine.
+
+A whole run of the bench for each would compare two moments of the machine. Here both builds are there at once, each with a
+server of its own, and every figure is taken from one and then at once from the other. The median of these pairs
+says what changed. A build measures itself with its own bench, so the figures are those that both have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+JOBS = 30_000
+ROWS = {
+    "drain": "measure.drain(server, qbull, 'plain', JOBS).rate",
+    "drain_64": "measure.drain(server, qbull, 'plain-64', JOBS).rate",
+    "drain_keyed": "measure.drain(server, qbull, 'keyed', JOBS, JOBS // 10).rate",
+    "drain_distinct": "measure.drain(server, qbull, 'keyed', JOBS, JOBS).rate",
+    "drain_one_key": "measure.drain(server, qbull, 'keyed', JOBS // 5, 1).rate",
+    "enqueue_bulk": "measure.enqueue_bulk(server, qbull, JOBS)",
+    "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 2)",
+    "latency": "1 / measure.latency(server, qbull, 300)[0]",
+}
+"""More is better in every row."""
+MEASURER = """
+import json, sys
+from bench import measure
+from bench.ours import Ours
+from bench.server import open_server
+qbull, JOBS = Ours(), int(sys.argv[1])
+with open_server() as server:
+    for line in sys.stdin:
+        print(json.dumps(eval(line)), flush=True)
+"""
+
+
+class Build:
+    """A tree with a process that measures what it is told."""
+
+    def __init__(self, tree: Path, jobs: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", MEASURER, str(jobs)],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Build:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def measure(self, row: str) -> float:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(ROWS[row] + "\n")
+        self._process.stdin.flush()
+        if not (line := self._process.stdout.readline()):
+            raise SystemExit(f"{row}: a build ended with {self._process.wait()}; its message is above")
+        return float(json.loads(line))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What this tree reaches for each unit of the other one: the median, and the middle half of the pairs."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+
+@contextmanager
+def checked_out(commit: str) -> Iterator[Path]:
+    """The files of a commit in a directory of their own."""
+    with tempfile.TemporaryDirectory(prefix="qbull-paired-") as made:
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", made], input=archive, check=True)
+        yield Path(made)
+
+
+def compare(old: Build, new: Build, row: str, rounds: int) -> Paired:
+    """Each build goes first in every other round."""
+    ratios = []
+    for number in range(rounds):
+        order = (old, new) if number % 2 else (new, old)
+        reached = {build: build.measure(row) for build in order}
+        ratios.append(reached[new] / reached[old])
+    low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return Paired(median(ratios), low, high, len(ratios))
+
+
+def main() -> None:
+    options = read_options()
+    figures: dict[str, Any] = {}
+    print(f"{'':20}{'new / old':>10}{'middle half':>16}{'pairs':>7}", flush=True)
+    with checked_out(options.old) as tree, ExitStack() as stack:
+        old, new = (stack.enter_context(Build(one, options.jobs)) for one in (tree, ROOT))
+        for row in options.rows:
+            found = compare(old, new, row, options.rounds)
+            figures[row] = found.ratio
+            middle = f"{found.low:.2f} to {found.high:.2f}"
+            print(f"{row:20}{found.ratio:10.3f}{middle:>16}{found.pairs:7}", flush=True)
+    if options.out:
+        options.out.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m bench.paired", description="another commit and this tree, in turn"
+    )
+    parser.add_argument("old", help="the commit to compare with")
+    parser.add_argument("--rounds", type=int, default=24, help="pairs for each row (24)")
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"jobs for each measurement ({JOBS:,})")
+    parser.add_argument("--rows", nargs="+", default=[*ROWS], choices=[*ROWS], help="only these rows")
+    parser.add_argument("--out", type=Path, help="a file for the ratios, as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
