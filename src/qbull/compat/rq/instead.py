@@ -35,6 +35,8 @@ RQ_CRON_HINTS = {
 RQ_QUEUE_HINTS = {
     "job_class": _USE_SETTLED_HOOK,
     "death_penalty_class": "job_timeout=… is enough",
+    "result_ttl": RETENTION_HINT,
+    "failure_ttl": RETENTION_HINT,
 }
 """Keywords of Queue."""
 
