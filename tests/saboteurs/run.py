@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from catalogue import SABOTEURS, Saboteur
@@ -46,10 +47,17 @@ def catch(saboteur: Saboteur, seconds: float) -> str | None:
     return None if done.returncode == 0 else f"pytest ended with {done.returncode}"
 
 
+def attempt(saboteur: Saboteur, seconds: float) -> tuple[str | None, float]:
+    """The test that catches it, and the seconds that this took."""
+    began = time.monotonic()
+    return catch(saboteur, seconds), time.monotonic() - began
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="are broken builds caught?")
     parser.add_argument("only", nargs="*", help="words of the names of those to run")
     parser.add_argument("--seconds", type=float, default=600, help="for each (600)")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count(), help="at a time (one for each core)")
     options = parser.parse_args()
     chosen = [
         saboteur
@@ -57,12 +65,12 @@ def main() -> int:
         if not options.only or any(word in saboteur.name for word in options.only)
     ]
     missed = 0
-    for number, saboteur in enumerate(chosen, 1):
-        began = time.monotonic()
-        caught = catch(saboteur, options.seconds)
-        missed += caught is None
-        said = f"caught after {time.monotonic() - began:5.1f} s by {caught}" if caught else "NOT CAUGHT"
-        print(f"{number:2} of {len(chosen)}  {saboteur.name:32} {said}", flush=True)
+    with ThreadPoolExecutor(options.parallel) as pool:
+        tried = pool.map(lambda saboteur: attempt(saboteur, options.seconds), chosen)
+        for number, (saboteur, (caught, seconds)) in enumerate(zip(chosen, tried, strict=True), 1):
+            missed += caught is None
+            said = f"caught after {seconds:5.1f} s by {caught}" if caught else "NOT CAUGHT"
+            print(f"{number:3} of {len(chosen)}  {saboteur.name:32} {said}", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} caught")
     return 1 if missed else 0
 

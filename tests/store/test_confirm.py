@@ -128,11 +128,11 @@ async def test_a_primary_that_freezes_while_it_is_waited_for_is_away(
 ) -> None:
     await enqueue(driver, durability, "before")
     pair.primary.tell("CONFIG", "RESETSTAT")
+    monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 1.0)
 
     with frozen(*pair.replicas):
         waiting = asyncio.create_task(enqueue(driver, durability, "a"))
         await eventually(lambda: asks_replicas(pair))
-        monkeypatch.setattr(server, "CALL_TIMEOUT_SECONDS", 1.0)
         with frozen(pair.primary), pytest.raises(ServerAway, match="cannot be reached: no answer"):
             await waiting
 

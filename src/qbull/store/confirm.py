@@ -109,14 +109,15 @@ class ConfirmedServer:
             raise ServerAway(error.fact) from None
 
     async def _run(self, key: str, *command: CommandArgument) -> Any:
-        return await self._server.converse(key, partial(self._run_and_confirm, key, command))
+        run = partial(self._run_and_confirm, key, command, timeout=CONFIRM_TIMEOUT_SECONDS)
+        return await self._server.converse(key, run)
 
     async def _run_and_confirm(
         self,
         key: str,
         command: tuple[CommandArgument, ...],
         conversation: Conversation,
-        timeout: float = CONFIRM_TIMEOUT_SECONDS,
+        timeout: float,
     ) -> Any:
         links = await self._check_profile(conversation)
         if isinstance(links, UnmetRequirement):
