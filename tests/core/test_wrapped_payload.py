@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,12 @@ from qbull.errors import PayloadError
 KEY, OTHER = bytes(range(32)), bytes(32)
 WHERE = ValueContext("payload", "queue", "task", "job-1", b"more")
 CODECS = CodecChain([Compressed(over=20), Encrypted([KEY]), Signed([KEY])])
+
+
+@pytest.mark.parametrize("purpose", get_args(Purpose))
+def test_a_value_of_every_kind_that_is_not_signed_is_refused_with_a_remedy(purpose: Purpose) -> None:
+    with pytest.raises(PayloadError, match=r"is not signed, and this app requires it; .* the key, or give"):
+        CodecChain([Signed([KEY])]).open(WHERE._replace(purpose=purpose), b"{}")
 
 
 @given(st.binary(max_size=500))

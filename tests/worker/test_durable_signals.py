@@ -432,6 +432,25 @@ async def test_signals_are_encrypted_and_bound_to_their_name(server_url: str, st
                 await other.result(timeout=20)
 
 
+async def test_a_signal_from_an_app_without_the_key_is_refused_with_the_remedy(server_url: str) -> None:
+    async with (
+        qbull.App(server_url, prefix="test", middleware=[qbull.Signed([qbull.Signed.new_key()])]) as app,
+        qbull.App(server_url, prefix="test") as keyless,
+    ):
+        queue = app.queue("orders", retry=qbull.Retry(attempts=1))
+
+        @queue.task(durable=True)
+        async def work() -> None:
+            await qbull.current_job().wait_for("go")
+
+        job = await work.enqueue()
+        keyless.queue("orders")
+        await keyless.job("orders", job.id).signal("go")
+        async with app.worker():
+            with pytest.raises(qbull.JobFailed, match=r"is not signed.*send it from an app with the key"):
+                await job.result(timeout=20)
+
+
 async def test_signals_work_inline_with_a_clock_that_moves(app: qbull.App) -> None:
     @app.queue("orders").task(durable=True)
     async def work() -> str:

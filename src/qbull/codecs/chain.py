@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from qbull.codecs.compress import Compressed
-from qbull.codecs.context import ValueContext
+from qbull.codecs.context import Purpose, ValueContext
 from qbull.codecs.encrypt import Encrypted
 from qbull.codecs.sign import Signed
 from qbull.core import wrapped_payload
@@ -25,12 +25,15 @@ from qbull.core.wrapped_payload import (
 from qbull.errors import ConfigError, PayloadError
 from qbull.middleware import Middleware
 
-_REMEDIES = {
+_REMEDIES: dict[Purpose, str] = {
     "payload": "enqueue it from an app with the key",
     "unique payload": "enqueue it from an app with the key",
     "result": "give its worker the key",
     "schedule": "write it again from an app with the key",
     "step": "give its worker the key",
+    "signal": "send it from an app with the key",
+    "stream value": "give its worker the key",
+    "published value": "give its worker the key",
 }
 
 
