@@ -53,6 +53,7 @@ async def test_settings_are_changed_and_reset(dashboard: DashboardServer, admin:
     page = await admin.go("queue?name=slack")
     settings = page.locator(".card", has=page.get_by_role("heading", name="Settings"))
 
+    await expect(page.locator("main .loading")).to_have_count(0)
     await settings.get_by_role("button", name="Change").click()
     await page.get_by_label("Concurrency per worker").fill("3")
     await page.get_by_label("Rate limit").fill("50")

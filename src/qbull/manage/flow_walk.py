@@ -143,4 +143,8 @@ def flow_exits(seen: dict[JobAddress, FlowJob]) -> list[JobAddress]:
         for address, job in seen.items()
         if job.info is not None and all(is_fallback(job, other) for other in job.tells)
     ]
-    return sorted(exits, key=lambda address: levels[address])
+    # While a flow ends, the fallback that was not needed may already have lost its place in it.
+    fallbacks = {address for job in seen.values() for address in job.fallbacks}
+    return sorted(
+        exits, key=lambda address: (address in fallbacks or seen[address].fallback, levels[address])
+    )
