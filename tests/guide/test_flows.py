@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 import qbull
 from conftest import eventually
+from qbull.manage.flow_walk import flow_exits, walk_flow
 
 ONCE = qbull.Retry(attempts=1, backoff="fixed", delay=0.01)
 
@@ -439,6 +441,18 @@ async def test_the_handle_of_a_found_flow_knows_its_fallbacks(app: qbull.App) ->
     assert flow.last.id == enqueued.last.id
     assert result == ["d"]
     assert media_app.ran == ["break", "instead", "break", "d", "tell"]
+
+
+async def test_a_fallback_that_just_left_the_flow_is_not_its_last_job(app: qbull.App) -> None:
+    """Between the end of the last job and the removal of the fallback, the fallback waits for nobody."""
+    media_app = MediaApp(app)
+    enqueued = await qbull.chain(media_app.make.step("a"), fallback=media_app.make.step("b")).enqueue()
+    last, spared = [(job.queue, job.id) for job in enqueued.jobs]
+    walked = await walk_flow(app._client(), app._find_queue, last, 10)
+    assert walked is not None
+    left = msgspec.structs.replace(walked.seen[spared], awaits=[], fallback=False)
+
+    assert flow_exits({spared: left, last: walked.seen[last]}) == [last, spared]
 
 
 async def test_a_job_without_a_flow_has_none(app: qbull.App) -> None:

@@ -151,6 +151,31 @@ async def test_no_key_after_the_palette_was_called_is_lost(admin: Person) -> Non
     )
 
 
+TYPED_BEFORE_THE_PAINT = """async () => {
+  const settle = async () => { for (let n = 0; n < 50; n++) await Promise.resolve(); };
+  const paint = window.requestAnimationFrame;
+  window.requestAnimationFrame = () => 0;
+  history.pushState(null, "", "jobs");
+  dispatchEvent(new PopStateEvent("popstate"));
+  await settle();
+  const field = document.querySelector('main input[role="combobox"]');
+  field.value = "s";
+  field.dispatchEvent(new InputEvent("input", {bubbles: true}));
+  await settle();
+  window.requestAnimationFrame = paint;
+  return field.value;
+}"""
+
+
+async def test_no_key_typed_into_a_query_that_just_appeared_is_lost(admin: Person) -> None:
+    page = await admin.go("jobs")
+    await expect(page.get_by_role("combobox", name="Query")).to_be_visible()
+    await page.locator("nav").get_by_role("link", name=re.compile("^Queues")).click()
+    await expect(page.locator("h1")).to_have_text("Queues")
+
+    assert await page.evaluate(TYPED_BEFORE_THE_PAINT) == "s"
+
+
 async def test_the_page_speaks_spanish_and_remembers_it(admin: Person) -> None:
     page = await admin.go("queues")
 

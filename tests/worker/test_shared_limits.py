@@ -176,6 +176,19 @@ async def test_the_slots_of_a_killed_worker_come_back(log: Path, server_url: str
     assert most_running(log) == 2
 
 
+async def test_the_slots_of_a_reclaimed_worker_are_free_at_once(app: qbull.App, store: Store) -> None:
+    """The sweep frees them too, but only later."""
+    limit = qbull.Limit("scraper", concurrency=1)
+    queue = app.queue("work")
+    await shared_limits.declare(store, limit)
+    await shared_limits.acquire(store, "scraper", LimitCall("t1", "killed", {}, [LimitRequest("", 1, "5")]))
+    assert (await shared_limits.usage(store, "scraper")).status.running == 1
+
+    await Reclaimer(store, [queue.settings], 30.0).reclaim("killed")
+
+    assert (await shared_limits.usage(store, "scraper")).status.running == 0
+
+
 async def test_slots_of_a_worker_that_nobody_knows_are_freed(app: qbull.App, store: Store) -> None:
     """Its registry entry is gone, for example because the process that buried it died before the end."""
     limit = qbull.Limit("scraper", concurrency=1)

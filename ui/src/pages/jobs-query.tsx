@@ -1,5 +1,5 @@
 // The query bar: completes fields and values, says what is wrong with a query, and keeps views by name.
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useRef, useState } from "preact/hooks";
 import { useAsk } from "../ask";
 import { queues } from "../live";
 import { Button, STATES } from "../parts/basics";
@@ -50,13 +50,18 @@ function choices(query: string, caret: number, fields: QueryFields | undefined, 
 
 export function QueryBar({ query, facets, error }: { query: string; facets: Facets | undefined; error: string | null }) {
   const [typed, setTyped] = useState(query);
+  const [meant, setMeant] = useState(query);
+  if (meant !== query) {
+    // The address has another query. An effect would also run after the first paint, and clear what was typed since.
+    setMeant(query);
+    setTyped(query);
+  }
   const [caret, setCaret] = useState(query.length);
   const [open, setOpen] = useState(false);
   const [chosen, setChosen] = useState(-1);
   const input = useRef<HTMLInputElement>(null);
   const id = useId();
   const fields = useAsk<QueryFields>("api/query-fields");
-  useEffect(() => setTyped(query), [query]);
   const found = choices(typed, caret, fields.data, facets);
   const list = open ? found.list.slice(0, 9) : [];
   const moved = () => setCaret(input.current?.selectionStart ?? typed.length);
