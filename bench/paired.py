@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,15 +30,46 @@ ROWS = {
     "drain_one_key": "measure.drain(server, qbull, 'keyed', JOBS // 5, 1).rate",
     "enqueue_bulk": "measure.enqueue_bulk(server, qbull, JOBS)",
     "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 2)",
-    "latency": "1 / measure.latency(server, qbull, 300)[0]",
 }
 """More is better in every row."""
+LATENCY = "latency"
+SLICES = 32
+"""A moment of the machine lasts longer than a ping, and shorter than 300 of them: both builds ping in turn, a few each."""
+SLICE_PINGS = 25
 MEASURER = """
-import json, sys
+import asyncio, json, sys, time
+from contextlib import ExitStack
 from bench import measure
 from bench.ours import Ours
 from bench.server import open_server
 qbull, JOBS = Ours(), int(sys.argv[1])
+
+class Pings:
+    def open(self):
+        server.clear()
+        self.stack = ExitStack()
+        self.worker = self.stack.enter_context(measure.WorkerProcess(qbull.name, server.url, "ping", held=False))
+        self.runner = self.stack.enter_context(asyncio.Runner())
+        self.producing = qbull.producing(server.url, "ping")
+        self.producer = self.runner.run(self.producing.__aenter__())
+        self.sent = 0
+
+    def send(self, count):
+        async def send():
+            for _ in range(count):
+                await asyncio.sleep(0.003)  # the worker waits again
+                await self.producer.ping(time.monotonic_ns())
+        self.runner.run(send())
+        self.sent += count
+        while self.worker.pings() < self.sent:
+            time.sleep(0.001)
+
+    def close(self):
+        self.runner.run(self.producing.__aexit__(None, None, None))
+        with self.stack:
+            return self.worker.stop()["waits_ns"]
+
+pings = Pings()
 with open_server() as server:
     for line in sys.stdin:
         print(json.dumps(eval(line)), flush=True)
@@ -66,14 +97,14 @@ class Build:
         self._process.stdin.close()
         self._process.wait()
 
-    def measure(self, row: str) -> float:
+    def ask(self, expression: str) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(ROWS[row] + "\n")
+        self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
         if not (line := self._process.stdout.readline()):
-            raise SystemExit(f"{row}: a build ended with {self._process.wait()}; its message is above")
-        return float(json.loads(line))
+            raise SystemExit(f"{expression}: a build ended with {self._process.wait()}; its message is above")
+        return json.loads(line)
 
 
 @dataclass(frozen=True)
@@ -97,13 +128,34 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 def compare(old: Build, new: Build, row: str, rounds: int) -> Paired:
     """Each build goes first in every other round."""
-    ratios = []
+    ratios: list[float] = []
     for number in range(rounds):
         order = (old, new) if number % 2 else (new, old)
-        reached = {build: build.measure(row) for build in order}
-        ratios.append(reached[new] / reached[old])
+        if row == LATENCY:
+            waits = ping_in_turn(order)
+            ratios.append(median(a / b for a, b in zip(waits[old], waits[new], strict=True)))
+        else:
+            reached = {build: build.ask(ROWS[row]) for build in order}
+            ratios.append(reached[new] / reached[old])
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return Paired(median(ratios), low, high, len(ratios))
+
+
+def ping_in_turn(builds: Sequence[Build]) -> dict[Build, list[float]]:
+    """The median latency of every slice, in nanoseconds. The first slices open connections and do not count."""
+    for build in builds:
+        build.ask("pings.open()")
+    for number in range(SLICES):
+        for build in builds if number % 2 else reversed(builds):
+            build.ask(f"pings.send({SLICE_PINGS})")
+    return {
+        build: [median(some) for some in batched(build.ask("pings.close()"), SLICE_PINGS)][2:]
+        for build in builds
+    }
+
+
+def batched(waits: list[int], size: int) -> list[list[int]]:
+    return [waits[at : at + size] for at in range(0, len(waits), size)]
 
 
 def main() -> None:
@@ -128,7 +180,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("old", help="the commit to compare with")
     parser.add_argument("--rounds", type=int, default=24, help="pairs for each row (24)")
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"jobs for each measurement ({JOBS:,})")
-    parser.add_argument("--rows", nargs="+", default=[*ROWS], choices=[*ROWS], help="only these rows")
+    parser.add_argument(
+        "--rows", nargs="+", default=[*ROWS, LATENCY], choices=[*ROWS, LATENCY], help="only these rows"
+    )
     parser.add_argument("--out", type=Path, help="a file for the ratios, as JSON")
     return parser.parse_args()
 

@@ -66,7 +66,7 @@ def test_two_builds_are_measured_in_turn(tmp_path: Path) -> None:
         pytest.skip("these files are not a git repository")
     out = tmp_path / "ratios.json"
     command = [sys.executable, "-m", "bench.paired", "HEAD", "--rounds", "2", "--jobs", "300"]
-    rows = ["drain", "enqueue_bulk"]
+    rows = ["drain", "enqueue_bulk", "latency"]
     run = subprocess.run(
         [*command, "--rows", *rows, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=200
     )

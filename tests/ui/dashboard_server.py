@@ -216,8 +216,17 @@ class Person:
     async def go(self, path: str) -> Page:
         """By the address, as from a link in a chat."""
         await self.page.goto(f"{self.dashboard.url}/ui/{path}")
-        await expect(self.page.locator("h1").first).to_be_visible()
+        await self.loaded()
         return self.page
+
+    async def reload(self) -> None:
+        await self.page.reload()
+        await self.loaded()
+
+    async def loaded(self) -> None:
+        """Wait until nothing loads: what loads moves buttons away from the pointer."""
+        await expect(self.page.locator("h1").first).to_be_visible()
+        await expect(self.page.locator("main .loading")).to_have_count(0)
 
     async def log_in(self, token: str) -> None:
         answer = await self.page.request.post(
@@ -226,8 +235,8 @@ class Person:
         assert answer.ok, await answer.text()
 
     async def press(self, name: str, *, inside: str = "main") -> None:
-        """Press a button once the page has loaded: what loads above it moves it away from the pointer."""
-        await expect(self.page.locator("main .loading")).to_have_count(0)
+        """Press a button once the page has loaded."""
+        await self.loaded()
         await self.page.locator(inside).get_by_role("button", name=name, exact=True).first.click()
 
     async def undo(self, said: str) -> None:

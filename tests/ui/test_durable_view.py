@@ -129,7 +129,7 @@ async def test_the_page_is_accessible_and_speaks_spanish(
     found = await page.evaluate("async () => (await axe.run()).violations.map(one => one.id)")
     assert found == []
     await page.evaluate("localStorage.setItem('qbull.language', 'es')")
-    await page.reload()
+    await admin.reload()
     await expect(page.get_by_text("Espera la señal approval")).to_be_visible()
     await expect(page.get_by_role("button", name="Enviar la señal")).to_be_visible()
     await page.evaluate("localStorage.setItem('qbull.language', 'en')")

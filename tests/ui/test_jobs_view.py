@@ -128,7 +128,7 @@ async def test_columns_and_views_are_kept(dashboard: DashboardServer, admin: Per
     await page.get_by_text("Saved views").click()
     await page.get_by_label("Name of the view").fill("My errors")
     await page.get_by_role("button", name="Save this query").click()
-    await page.reload()
+    await admin.reload()
 
     await expect(page.get_by_role("columnheader", name="Worker")).to_be_visible()
     await admin.go("jobs")

@@ -35,7 +35,7 @@ async def test_percentiles_of_a_queue_and_the_jobs_of_a_minute(
     await expect(page.get_by_role("img", name=re.compile("Run time. p50: .* ms, p95"))).to_be_visible()
     await page.get_by_role("button", name="24 h").click()
     await expect(page).to_have_url(re.compile("span=24h"))
-    await page.reload()
+    await admin.reload()
     await expect(page.get_by_role("button", name="24 h")).to_have_attribute("aria-pressed", "true")
     await row.get_by_role("button", name="alert").click()
     await expect(page.get_by_role("heading", name="Latency of alert")).to_be_visible()

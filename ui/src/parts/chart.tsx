@@ -129,7 +129,7 @@ export function Chart(props: ChartProps) {
           <span key={one.at} class="chart-mark">{markText(one)}</span>
         ))}
       </figcaption>
-      <div ref={box} class={`chart-box ${props.onPick ? "pickable" : ""}`} role="img" aria-label={`${label}. ${series.map((one) => `${one.name}: ${all(one.values, one)}`).join(", ")}`} />
+      <div ref={box} class={`chart-box ${props.onPick ? "pickable" : ""}`} style={{ minHeight: `${height}px` }} role="img" aria-label={`${label}. ${series.map((one) => `${one.name}: ${all(one.values, one)}`).join(", ")}`} />
     </figure>
   );
 }

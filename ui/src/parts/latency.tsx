@@ -7,7 +7,7 @@ import { go, place, refine, to } from "../route";
 import { language, t } from "../words";
 import type { Latency, LatencyStep, Marks, Percentiles, QueueLatency as Told } from "../wire";
 import { Card } from "./basics";
-import { Empty, Shown } from "./blank";
+import { Empty, Loading, Shown } from "./blank";
 import { Chart, MarkList, type Period, type Series } from "./chart";
 import { Heat } from "./heat";
 import { periodOf, SpanChoice, spanOf, zoomTo } from "./span";
@@ -36,8 +36,10 @@ export function QueueLatency({ name }: { name: string }) {
         {(told) =>
           told.steps.length === 0 ? (
             <Empty icon="waiting" title={t("No job has run in this time")}>{t("Workers report about every 15 seconds.")}</Empty>
-          ) : (
+          ) : marks.data || marks.error ? (
             <Pictures told={told} marks={marks.data?.marks ?? []} />
+          ) : (
+            <Loading rows={5} /> // marks that came later would push the table away from the pointer
           )
         }
       </Shown>
