@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
+from math import inf
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from qbull.core.backoff import ExponentialBackoff, jittered
@@ -39,31 +40,28 @@ class Retrier:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._checked = False
-        self._checked_at = 0.0
+        # The loop's time until which the last check is valid.
+        self._valid_until = -inf
         self._checking = asyncio.Lock()
 
     async def open(self) -> None:
         """Reach the server, and refuse it if it would not keep jobs. Its settings may change at run time."""
-        if self._is_fresh():
+        clock = asyncio.get_running_loop().time
+        if clock() < self._valid_until:
             return
         async with self._checking:
-            if not self._is_fresh():
-                asked_at = asyncio.get_running_loop().time()
+            if (asked_at := clock()) >= self._valid_until:
                 for primary in await self._store.server.primaries():
                     try:
                         refuse_unfit_server(primary.address.shown, await read_info(primary))
                     except ServerAway:
                         self._store.server.invalidate(primary)
                         raise
-                self._checked, self._checked_at = True, asked_at
-
-    def _is_fresh(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        return self._checked and now - self._checked_at < SERVER_CHECK_TTL_SECONDS
+                self._checked, self._valid_until = True, asked_at + SERVER_CHECK_TTL_SECONDS
 
     def forget(self) -> None:
         """Check the server again before the next call."""
-        self._checked = False
+        self._checked, self._valid_until = False, -inf
 
     async def run(self, call: Callable[[], Awaitable[A]]) -> A:
         """Open the server and make the call; do both again while the server is unavailable."""
@@ -72,7 +70,9 @@ class Retrier:
         delays: Iterator[float] | None = None
         while True:
             try:
-                await self.open()
+                # The enqueue path asks with each call: spare it a coroutine.
+                if delays is not None or started >= self._valid_until:
+                    await self.open()
                 return await call()
             except (ServerAway, EmbeddedError):
                 delays = delays or SERVER_BACKOFF.delays()
@@ -113,20 +113,17 @@ def idempotent(
 
     @wraps(verb)
     async def retried(target: T, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        retrier, direct = _direct(target)
+        direct: Any
+        if isinstance(target, Retriable):
+            retrier, direct = target.retrier, target.without_retry
+        else:
+            retrier = target[0].retrier if target else None
+            direct = [one.without_retry for one in target]
         if retrier is None:
             return await verb(target, *args, **kwargs)
-        return await retrier.run(lambda: verb(direct, *args, **kwargs))
+        return await retrier.run(partial(verb, direct, *args, **kwargs))
 
     return retried
-
-
-def _direct(target: Any) -> tuple[Retrier | None, Any]:
-    """The retrier of a verb's first argument, and that argument without retry."""
-    if hasattr(target, "retrier"):
-        return target.retrier, target.without_retry
-    retrier = target[0].retrier if target else None
-    return retrier, target if retrier is None else [one.without_retry for one in target]
 
 
 class StoreVerbs(Retriable):
