@@ -264,8 +264,11 @@ class Calling(Generic[P, R]):
             args: the arguments of the task.
             kwargs: the arguments of the task, by name.
         """
+        request = self._request([self._arguments(args, kwargs)])
+        # As `Producer.enqueue` decides, without a call: this is the path of every single job.
+        send = self._producer.send if self._app._chain is None else self._producer.enqueue
         try:
-            return (await self._producer.enqueue(self._request([self._arguments(args, kwargs)])))[0]
+            return (await send(request))[0]
         except ServerAway as error:
             # The way through qbull to the server says nothing about why it is unavailable.
             raise error.with_traceback(None) from None
