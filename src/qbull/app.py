@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
-from weakref import WeakKeyDictionary
 
 from qbull.codecs.arguments import ArgumentStore, check_argument_store
 from qbull.codecs.chain import CodecChain
@@ -123,7 +122,7 @@ class App:
         self.declared: dict[str, Schedule] = {}
         self.limits = Limits(self)
         self.lifespan = Lifespans(self.run_sync)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._portal: Portal | None = None
         forget_after_fork(self._forget_connections)
 
@@ -389,5 +388,5 @@ class App:
 
     def _forget_connections(self) -> None:
         keep_parent_connections((self._clients, self._portal))
-        self._clients = WeakKeyDictionary()
+        self._clients = {}
         self._portal = None

@@ -175,7 +175,8 @@ def client_of_loop(
     loop = asyncio.get_running_loop()
     client = clients.get(loop)
     if client is None:
-        for closed in [other for other in clients if other.is_closed()]:
-            del clients[closed]
+        for other in list(clients):  # Threads have loops of their own, and may be here too.
+            if other.is_closed():
+                clients.pop(other, None)
         client = clients[loop] = make()
     return client

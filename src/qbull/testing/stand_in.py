@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from typing import Any
 
 from qbull.app import App
@@ -20,7 +19,7 @@ class StandIn:
             raise QbullError("this app is used by another test already; leave that block first")
         instead |= {
             "_stand_in": self,
-            "_clients": weakref.WeakKeyDictionary(),
+            "_clients": {},
             "_portal": None,
         }
         self._app = app

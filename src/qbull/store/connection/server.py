@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from qbull.embedded.server import EmbeddedServer
 
 CALL_TIMEOUT_SECONDS = 10.0
+MAX_UNTIMED_BYTES = 16_384
+"""A command of so many bytes fits into the buffers of an idle connection: sending it does not wait."""
 
 CommandArgument = str | bytes | int | float
 
@@ -96,8 +98,16 @@ class Server:
         era = self._era
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
+            packed = pack_command(commands[0])  # type: ignore[arg-type]
+            is_small = len(packed) <= MAX_UNTIMED_BYTES
+            if is_small:
+                # The server works on it while this process sets up the timer.
+                await connection.send_packed_command(packed)
             async with asyncio.timeout(timeout or CALL_TIMEOUT_SECONDS):
-                for command in commands:
+                if not is_small:
+                    await connection.send_packed_command(packed)
+                reply = await connection.read_response()
+                for command in commands[1:]:
                     await connection.send_packed_command(pack_command(command))  # type: ignore[arg-type]
                     reply = await connection.read_response()
         except foreign.ResponseError as error:
