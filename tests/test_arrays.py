@@ -14,7 +14,6 @@ from qbull.core.codec import Signature
 from qbull.core.values import DEFAULT_HOOKS, make_hooks
 from qbull.errors import ArgumentsError, PayloadError
 
-REASON = "is not installed: its wheel would add tens of megabytes to the lock"
 HOOKS = make_hooks(arrays.enc_hook, arrays.dec_hook, DEFAULT_HOOKS)
 
 
@@ -35,7 +34,8 @@ def there_and_back(value: Any, kind: Any) -> Any:
 )
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3, 2), (0, 4)])
 def test_arrays_of_numpy_keep_dtype_shape_and_values(dtype: str, shape: tuple[int, ...]) -> None:
-    np = pytest.importorskip("numpy", reason=f"numpy {REASON}")
+    import numpy as np
+
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype("i8").astype(dtype)
 
     arrived = there_and_back(array, np.ndarray)
@@ -45,7 +45,7 @@ def test_arrays_of_numpy_keep_dtype_shape_and_values(dtype: str, shape: tuple[in
 
 
 def test_orders_of_memory_and_annotations_with_parameters() -> None:
-    np = pytest.importorskip("numpy", reason=f"numpy {REASON}")
+    import numpy as np
     from numpy.typing import NDArray
 
     array = np.asfortranarray(np.arange(12.0).reshape(3, 4))
@@ -58,7 +58,7 @@ def test_orders_of_memory_and_annotations_with_parameters() -> None:
 
 
 def test_an_array_of_objects_is_refused_on_both_sides() -> None:
-    np = pytest.importorskip("numpy", reason=f"numpy {REASON}")
+    import numpy as np
 
     def task(value: np.ndarray) -> None: ...  # type: ignore[valid-type]
 
@@ -86,8 +86,8 @@ def test_an_array_of_objects_is_refused_on_both_sides() -> None:
 
 
 def test_tables_of_pandas_keep_types_and_index() -> None:
-    pd = pytest.importorskip("pandas", reason=f"pandas {REASON}")
-    pytest.importorskip("pyarrow", reason=f"pyarrow {REASON}")
+    import pandas as pd
+
     frame = pd.DataFrame(
         {
             "n": [1, 2],
@@ -108,11 +108,13 @@ def test_tables_of_pandas_keep_types_and_index() -> None:
 
 
 def test_tables_of_pyarrow_and_polars() -> None:
-    pa = pytest.importorskip("pyarrow", reason=f"pyarrow {REASON}")
+    import pyarrow as pa
+
     table = pa.table({"n": [1, None], "tags": [["a"], []]})
     assert there_and_back(table, pa.Table).equals(table)
 
-    pl = pytest.importorskip("polars", reason=f"polars {REASON}")
+    import polars as pl
+
     frame = pl.DataFrame({"n": [1, None], "tags": [["a"], []]})
     assert there_and_back(frame, pl.DataFrame).equals(frame)
 

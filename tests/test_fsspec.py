@@ -1,8 +1,7 @@
-"""Stores on file systems of fsspec: a directory, memory, and S3 if its server is installed."""
+"""Stores on file systems of fsspec: a directory, memory, and S3."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Iterator
@@ -17,8 +16,6 @@ from qbull.core.argument_names import read_argument_name
 from qbull.store.verbs.argument_tokens import ArgumentTokens
 from qbull.worker.argument_sweeper import ArgumentSweeper
 
-HAS_S3 = importlib.util.find_spec("s3fs") is not None and importlib.util.find_spec("moto") is not None
-
 
 @pytest.fixture(params=["file", "memory", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -27,17 +24,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
         yield f"file://{tmp_path}/folder", {}
     elif request.param == "memory":
         yield f"memory://{uuid4().hex}", {}
-    elif not HAS_S3:
-        pytest.skip("s3fs and moto are not installed: they would add forty packages to the lock")
     else:
+        import s3fs
         from moto.server import ThreadedMotoServer
 
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
         server.start()
         host, port = server.get_host_and_port()
         options = {"endpoint_url": f"http://{host}:{port}", "key": "k", "secret": "s"}
-        import s3fs
-
         bucket = f"bucket-{uuid4().hex[:8]}"  # All servers of a process have the same memory.
         s3fs.S3FileSystem(**options).mkdir(bucket)
         yield f"s3://{bucket}/deep/folder", options

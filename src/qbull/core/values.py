@@ -146,9 +146,14 @@ def _numpy_of(kind: Any, value: Any) -> Any:
         return kind(_checked(value, timedelta))
     if kind.__name__ == "datetime64":
         return kind(_checked(value, str))
-    made = kind(_checked(value, float | int | bool))
-    if isinstance(value, int) and made != value:
-        raise ValueError(f"{value} is out of the bounds of {kind.__name__}")
+    is_whole = any(base.__name__ == "integer" for base in kind.__mro__)
+    number = _checked(value, int if is_whole else float | int | bool)
+    try:
+        made = kind(number)
+    except OverflowError:
+        made = None
+    if isinstance(number, int) and made != number:
+        raise ValueError(f"{number} is out of the bounds of {kind.__name__}")
     return made
 
 
