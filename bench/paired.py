@@ -36,6 +36,7 @@ LATENCY = "latency"
 SLICES = 32
 """A moment of the machine lasts longer than a ping, and shorter than 300 of them: both builds ping in turn, a few each."""
 SLICE_PINGS = 25
+"""Pings of one build before it is the other's turn: the machine changes its speed within a second."""
 MEASURER = """
 import asyncio, json, sys, time
 from contextlib import ExitStack
@@ -61,7 +62,10 @@ class Pings:
                 await self.producer.ping(time.monotonic_ns())
         self.runner.run(send())
         self.sent += count
-        while self.worker.pings() < self.sent:
+        deadline = time.monotonic() + measure.PATIENCE
+        while (arrived := self.worker.pings()) < self.sent:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{arrived} of {self.sent} pings arrived")
             time.sleep(0.001)
 
     def close(self):
