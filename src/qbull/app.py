@@ -179,7 +179,7 @@ class App:
             on_failed: whether a lane continues after a job that failed permanently, or halts.
             alert: whether to send alerts about the queue.
             track: whether every job has a row in PostgreSQL.
-            confirm_order: with `order`, whether replicas have an outcome before the next job starts.
+            confirm_order: whether the outcome of a job must be safe before the next of its key starts.
             stream: how much of the stream of a job is kept, and for how long.
             limit: shared limits that the jobs of all its tasks use, unless a task has its own.
             labels: labels that a worker must have to run its tasks, unless a task has its own.

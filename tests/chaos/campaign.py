@@ -151,6 +151,7 @@ class Campaign:
             await self._look_for_orphans(found)
             await self._operations.count(found)
             found.replicated = self._tested.servers is not None
+            found.runs_ahead = self._orders.profile == "fast"
             found.outcomes_may_be_lost = self._orders.profile not in ("replicated", "strict")
             (self._directory / "found.json").write_bytes(msgspec.json.encode(found))  # for recheck.py
         finally:

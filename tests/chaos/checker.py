@@ -58,6 +58,8 @@ class Found:
     """How many rows each transaction of durable tasks has added."""
     replicated: bool = False
     """Servers take over from each other here."""
+    runs_ahead: bool = False
+    """Quick jobs of a key start before the outcome of the one before them is written, as with "fast"."""
     outcomes_may_be_lost: bool = False
     """A failover may lose outcomes: the durability promises no more."""
 
@@ -127,6 +129,7 @@ class Checker:
             ticks_until=found.until,
             replicated=found.replicated,
             effects=found.effects,
+            runs_ahead=found.runs_ahead,
         )
         self.verdict = Verdict(found=found)
 

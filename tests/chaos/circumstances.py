@@ -35,16 +35,19 @@ class HasRun(Protocol):
 
 
 class Circumstances:
-    """`words` are the notes of the nemesis and of the campaign about the servers, `effects` the rows of durable tasks in PostgreSQL."""
+    """`words` are the notes of the nemesis and of the campaign about the servers, `effects` the rows of durable tasks in PostgreSQL.
+
+    `runs_ahead`: the durability lets quick jobs of a key start before the outcome of the one before them is written."""
 
     def __init__(
         self, words: Words, *, crashed: Iterable[str] = (), ticks_until: int = 0, replicated: bool = False,
-        effects: dict[str, int] | None = None,
+        effects: dict[str, int] | None = None, runs_ahead: bool = False,
     ) -> None:  # fmt: skip
         self.crashed = set(crashed)
         self.effects = effects
         self.ticks_until = ticks_until
         self.replicated = replicated
+        self.runs_ahead = runs_ahead
         self.deaths: dict[int, int] = {pid: word["at_ns"] for word in words for pid in word.get("pids", ())}
         self._disturbed = _merged(words)
         self.disturbances = sum(len(some) for some in self._disturbed.values())

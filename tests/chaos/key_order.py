@@ -3,8 +3,9 @@
 1. A job begins for the first time only after the one before it has ended for good: done, or a dead letter. In a queue that
    halts, a dead letter ends nothing.
 2. No two runs of a key overlap.
-3. A job is run again after a later one only where its outcome did not reach the server: its process died, and it was a quick
-   job that ended within the last moments of that. The ones behind it whose outcome was lost are then run again in their order.
+3. No job is run again after a later one. With "fast" it may be, where its outcome did not reach the server: its process died,
+   and it was a quick job that ended within the last moments of that. The ones behind it whose outcome was lost are then run
+   again in their order.
 
 A worker that was frozen or cut off so long that it was taken for dead excuses 2 and 3, for what was under way then. A failover excuses 2,
 for what was under way then: the new primary may not know that a job was handed out. Nothing excuses 1. The excuses are counted and bounded.
@@ -123,6 +124,8 @@ class Judge:
 
     def _was_killed(self, before: Stay, stay: Stay, stays: list[Stay]) -> bool:
         """Its outcome was lost with its process: it was quick, and ended within the last moments."""
+        if not self.circumstances.runs_ahead:
+            return False
         if before.process not in self.circumstances.deaths or before.ended is None:
             return False
         later = [

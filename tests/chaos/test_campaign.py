@@ -56,9 +56,11 @@ def test_losses_with_less_durability_are_seen(tmp_path: Path) -> None:
     assert verdict.lost or verdict.books or verdict.disorder, outcome.table
 
 
-def judged(*events: tuple[float, int, int, int], deaths: dict[int, int] | None = None) -> list[str]:
+def judged(
+    *events: tuple[float, int, int, int], deaths: dict[int, int] | None = None, runs_ahead: bool = False
+) -> list[str]:
     killed = [{"pids": [process], "at_ns": at} for process, at in (deaths or {}).items()]
-    judge = Judge(Circumstances(killed))
+    judge = Judge(Circumstances(killed, runs_ahead=runs_ahead))
     judge.look_at(1, [(int(at * 1e6), process, kind, number) for at, process, kind, number in events])
     return judge.faults
 
@@ -69,10 +71,13 @@ def test_order_is_judged_as_it_is_promised() -> None:
     again = [(900, 2, BEGUN, 0), (901, 2, DONE, 0), (901.1, 2, BEGUN, 1), (901.2, 2, DONE, 1)]
 
     assert judged(*quick) == []
-    assert judged(*quick, *again, deaths={1: 2_000_000}) == [], (
+    assert judged(*quick, *again, deaths={1: 2_000_000}, runs_ahead=True) == [], (
         "they ended in the last moments of their process"
     )
-    assert judged(*slow, *again, deaths={1: 5_000_000}) != [], (
+    assert judged(*quick, *again, deaths={1: 2_000_000}) != [], (
+        "every outcome is written down before the next begins"
+    )
+    assert judged(*slow, *again, deaths={1: 5_000_000}, runs_ahead=True) != [], (
         "a slow job is written down before the next begins"
     )
     assert judged(*quick, *again) != [], "their process lives"

@@ -522,7 +522,7 @@ SABOTEURS = (
         "a fetched job starts unconfirmed",
         "the next job of a key starts although no replica has the outcome of the one before it",
         "worker/confirm.py",
-        "if not delivery.is_in_lane:",
+        "if not delivery.is_in_lane or not self._confirmed.waits:",
         "if True:",
         ("tests/worker/test_confirmed_order.py",),
     ),
@@ -540,6 +540,14 @@ SABOTEURS = (
         "worker/settle.py",
         "then(is_confirmed and id not in stale)",
         "then(True)",
+        ("tests/worker/test_confirmed_order.py",),
+    ),
+    Saboteur(
+        "durable jobs of a key run ahead",
+        "with durability durable, the next job of a key starts before the outcome of this one is written",
+        "core/durability.py",
+        "return self.flushes_own_disk",
+        "return self.waits_for_replicas",
         ("tests/worker/test_confirmed_order.py",),
     ),
     Saboteur(

@@ -176,6 +176,31 @@ async def test_the_next_job_of_a_key_waits_until_the_replica_has_the_outcome_of_
     await app.close()
 
 
+async def test_the_next_job_of_a_key_waits_until_the_server_itself_has_the_outcome_of_this_one(
+    pair: Pair,
+) -> None:
+    app = qbull.App(pair.url, prefix="test", durability="durable")
+    work = app.queue("work", order="key")
+    ids = [f"job-{n}" for n in range(50)]
+    ahead: list[int] = []
+    done = asyncio.Event()
+
+    @work.task(key="one key", id="job-{n}")
+    async def quick(n: int) -> None:
+        if n > 0 and not has_outcome(pair.primary, ids[n - 1]):
+            ahead.append(n)
+        if n + 1 == len(ids):
+            done.set()
+
+    await quick.enqueue_many([{"n": n} for n in range(len(ids))])
+    async with app.worker():
+        async with asyncio.timeout(60):
+            await done.wait()
+    assert ahead == []
+    assert await every_fault(app._client().store) == []
+    await app.close()
+
+
 @pytest.mark.parametrize("number", [1, 2], ids=["alone", "in a train"])
 async def test_after_a_failover_no_job_runs_again_behind_a_later_one_of_its_key(
     tmp_path: Path, number: int

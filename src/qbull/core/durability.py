@@ -78,6 +78,11 @@ class DurabilityProfile(msgspec.Struct, frozen=True):
     def waits_for_replicas(self) -> bool:
         return self.replica_copy != "none"
 
+    @property
+    def confirms_order(self) -> bool:
+        """Whether the next job of a lane waits until the outcome of the one before it is as safe as this."""
+        return self.flushes_own_disk
+
     def commands(self, *, cluster: bool) -> tuple[str, ...]:
         """The commands that a Redis user needs besides those of its role."""
         topology = ("cluster|nodes",) if cluster else ()

@@ -131,6 +131,8 @@ class ConfirmedServer:
     async def _run_and_try(
         self, key: str, command: tuple[CommandArgument, ...], conversation: Conversation
     ) -> tuple[Any, bool]:
+        if not self.waits:
+            return await conversation.call(*command), True
         links = await self._check_profile(conversation)
         if isinstance(links, UnmetRequirement):
             return await conversation.call(*command), False

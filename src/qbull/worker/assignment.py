@@ -73,7 +73,7 @@ class Assignment:
     @property
     def confirmed_order(self) -> Durability | None:
         """The durability with which the order of the queue is confirmed; None if it is not."""
-        if self.durability is None or not profile_of(self.durability).waits_for_replicas:
+        if self.durability is None or not profile_of(self.durability).confirms_order:
             return None
         return self.durability if self.settings.order is not None and self.settings.confirm_order else None
 

@@ -1,14 +1,16 @@
-"""Confirm: a job of a lane starts only when the replicas have the outcome of the job before it.
+"""Confirm: a job of a lane starts only when the outcome of the job before it is safe.
 
-Only with the durability "replicated" or "strict", in a queue with an order. A failover could otherwise lose
-the outcome of a job after the next one of its lane has started, and the job would run again behind it.
+Only in a queue with an order, and with a durability of "durable" or more. Otherwise a kill of the worker or a
+failover could lose the outcome of a job after the next one of its lane has started, and the job would run
+again behind it. With "durable" an outcome is safe when the server has answered, because it flushes first.
+With "replicated" and "strict" the replicas must confirm it.
 
 A delivery exists because the jobs before it in its lane have ended, in whatever way: settled, reclaimed,
 cancelled, promoted. All of that was written before it, to the same server. So it is enough that a server
 which still has the delivery confirms everything up to now.
 
-- After a fetch, each delivery of a lane is confirmed before it starts (lua/holds.lua). The deliveries of a
-  partition that arrive while one confirmation is in flight share the next one.
+- After a fetch, the replicas confirm each delivery of a lane before it starts (lua/holds.lua). The deliveries
+  of a partition that arrive while one confirmation is in flight share the next one.
 - In a train, the settle call of a job confirms its outcome, and then the next job of the train may start. No
   slot waits for that: other deliveries run meanwhile.
 
@@ -72,7 +74,7 @@ class OrderConfirmer:
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries were fetched. Those without a lane wait for a slot at once."""
         for delivery in deliveries:
-            if not delivery.is_in_lane:
+            if not delivery.is_in_lane or not self._confirmed.waits:
                 self._buffer.put([delivery])
             elif self._buffer.put_unconfirmed(delivery):
                 self._ask(delivery)
@@ -80,7 +82,7 @@ class OrderConfirmer:
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries could not be released: they wait here again."""
         for delivery in deliveries:
-            if delivery.is_in_lane and self._buffer.park(delivery):
+            if delivery.is_in_lane and self._confirmed.waits and self._buffer.park(delivery):
                 self._ask(delivery)
             else:
                 self._buffer.put_back([delivery])

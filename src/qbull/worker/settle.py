@@ -57,7 +57,8 @@ class Settler:
         confirmed: ConfirmedServer | None = None,
     ) -> None:
         self._partition = partition
-        self._confirmed = confirmed
+        # Without replicas, an outcome is as safe as it will be when the server has answered.
+        self._confirmed = confirmed if confirmed is not None and confirmed.waits else None
         self._outage = outage
         self._settled = settled
         self._ordered = partition.settings.order is not None
@@ -197,7 +198,7 @@ class Settler:
                     tries += 1
                     if batch.then and self._confirmed is not None:
                         return await settle_confirmed(self._partition, self._confirmed, batch.outcomes)
-                    return await self._partition.settle(batch.outcomes), False
+                    return await self._partition.settle(batch.outcomes), True
 
                 self._sent = time.perf_counter()
                 stale, is_confirmed = await self._outage.retry_until_up(call)

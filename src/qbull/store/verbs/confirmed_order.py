@@ -1,4 +1,4 @@
-"""Verbs of a partition whose order is confirmed: they answer once the replicas have all that came before."""
+"""Verbs of a partition whose order is confirmed: they answer once all that came before is safe."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ async def confirm_deliveries(
     Raises ServerAway if it is not confirmed in time.
     """
     flat = [argument for state in states for argument in state]
+    server = confirmed if confirmed.waits else partition.server
     try:
-        words: list[bytes] = await confirmed.script("holds", partition.base, worker, *flat)
+        words: list[bytes] = await server.script("holds", partition.base, worker, *flat)
     except NotConfirmed as error:
         raise ServerAway(error.fact) from None
     return words
