@@ -21,6 +21,7 @@ TOPOLOGY ?= single
 SEED   ?= 1
 JOBS   ?= 0
 FAULTS ?= 0
+STEPS  ?= 0
 DURABILITY ?=
 # The pure rules, the golden files, and one page of the guide and two verbs on a real server.
 QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests/store/test_enqueue.py tests/store/test_settle.py
@@ -102,7 +103,7 @@ ifdef PEER
 	PYTHONPATH=.:tests:tests/chaos $(BIN)/python tests/chaos/peer.py --peer $(PEER) --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 else
 	PYTHONPATH=tests:tests/chaos $(BIN)/python tests/chaos/campaign.py --minutes $(MINUTES) --topology $(TOPOLOGY) --seed $(SEED) \
-		--jobs $(JOBS) --faults $(FAULTS) --durability "$(DURABILITY)" --only "$(ONLY)" $(ARGS)
+		--jobs $(JOBS) --faults $(FAULTS) --steps $(STEPS) --durability "$(DURABILITY)" --only "$(ONLY)" $(ARGS)
 endif
 
 proofs: $(STAMP) ## schedules and the PostgreSQL bridge: everybody is killed or restarted for SECONDS=60 each, then figures

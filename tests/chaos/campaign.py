@@ -49,6 +49,12 @@ from topology import DURABLE
 SHARINGS = ("auto", "auto", "leased", "static")
 
 
+BEHIND, LITTLE_BEHIND = 12_000, 300
+"""Unfinished jobs of the sequences; with few of them, durable tasks get most of the machine."""
+MANY_DURABLE_PRODUCERS = 120
+"""With 12, a campaign of a million jobs has an eighth of a million steps."""
+
+
 @dataclass
 class Orders:
     topology: Topology = "single"
@@ -57,6 +63,8 @@ class Orders:
     jobs: int = 0
     """It goes on until so many are acknowledged, and so many faults have struck."""
     faults: int = 0
+    steps: int = 0
+    """And until so many steps of durable tasks have run; then there are more of these tasks."""
     durability: str = ""
     pods: int = 3
     senders: int = 2
@@ -66,7 +74,7 @@ class Orders:
     loads: tuple[str, ...] = ()
     """The small loads; all of them if none is named."""
     paces: tuple[Pace, ...] = PACES
-    behind: int = 12_000
+    behind: int = BEHIND
     """Unfinished jobs beyond which producers rest."""
     drain: float = 300.0
     """Seconds for everything to be worked off."""
@@ -84,6 +92,7 @@ class Orders:
     @property
     def command(self) -> str:
         more = f" JOBS={self.jobs} FAULTS={self.faults}" if self.jobs or self.faults else ""
+        more += f" STEPS={self.steps}" if self.steps else ""
         more += f" DURABILITY={self.durability}" if self.durability else ""
         if self.only:
             more += f' ONLY="{", ".join(self.only)}"'
@@ -100,6 +109,23 @@ class Outcome:
         return table(self.verdict, self.facts)
 
 
+class StepCount:
+    """The steps of durable tasks that were noted so far; it reads on where it stopped."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+        self.total = 0
+
+    def look(self) -> None:
+        for path in self._directory.glob("*.events"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                lines, end, _ = file.read().rpartition(b"\n")
+            self._read[path] = self._read.get(path, 0) + len(lines) + len(end)
+            self.total += lines.count(b'"what":"step"')
+
+
 class Campaign:
     def __init__(
         self, orders: Orders, tested: TestedServers, directory: Path, database: Database | None
@@ -112,6 +138,9 @@ class Campaign:
         self._fleet = Fleet(
             directory, tested.url, orders.profile, url, orders.seed, orders.behind, orders.loads
         )
+        if orders.steps:
+            self._fleet.durable_producers = MANY_DURABLE_PRODUCERS
+        self._steps = StepCount(directory)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
         self._fleet.assemble(orders.pods, orders.senders, self._sharing)
         self._app = qbull.App(tested.url, prefix="test")
@@ -164,7 +193,9 @@ class Campaign:
 
     def _enough(self) -> bool:
         return (
-            self._acknowledged() >= self._orders.jobs and self._nemesis.counts.total() >= self._orders.faults
+            self._acknowledged() >= self._orders.jobs
+            and self._nemesis.counts.total() >= self._orders.faults
+            and self._steps.total >= self._orders.steps
         )
 
     def _acknowledged(self) -> int:
@@ -181,6 +212,7 @@ class Campaign:
         began = time.monotonic()
         while True:
             await asyncio.sleep(10)
+            await asyncio.to_thread(self._steps.look)
             seconds, jobs = time.monotonic() - began, self._acknowledged()
             rate = jobs / seconds
             left = (self._orders.jobs - jobs) / rate / 60 if rate and self._orders.jobs > jobs else 0
@@ -189,7 +221,8 @@ class Campaign:
                 stats = await self._operations.queues["work"].stats()
                 print(
                     f"{seconds:.0f} s: {jobs:,} acknowledged ({rate:,.0f} a second{more}), {self._nemesis.counts.total()} faults, "
-                    f"{stats.unfinished} unfinished, {stats.failed} dead letters; {self._operations.left}",
+                    f"{self._steps.total:,} steps, {stats.unfinished} unfinished, {stats.failed} dead letters; "
+                    f"{self._operations.left}",
                     file=sys.stderr,
                 )
 
@@ -316,6 +349,7 @@ def main() -> int:
     parser.add_argument("--durability", default="", help="instead of the one that the topology is for")
     parser.add_argument("--jobs", type=int, default=0, help="go on until so many jobs are acknowledged")
     parser.add_argument("--faults", type=int, default=0, help="and so many faults have struck")
+    parser.add_argument("--steps", type=int, default=0, help="and so many steps of durable tasks have run")
     parser.add_argument(
         "--only", default="", help="kinds of faults, separated by commas, instead of the seed's"
     )
@@ -325,10 +359,11 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=3)
     given = parser.parse_args()
     orders = Orders(
-        given.topology, given.seed, given.minutes * 60, given.jobs, given.faults, given.durability, given.pods,
+        given.topology, given.seed, given.minutes * 60, given.jobs, given.faults, given.steps, given.durability, given.pods,
         database=not given.no_database,
         loads=tuple(load.strip() for load in given.loads.split(",") if load.strip()),
         only=tuple(kind.strip() for kind in given.only.split(",") if kind.strip()),
+        behind=BEHIND if given.jobs or not given.steps else LITTLE_BEHIND,
     )  # fmt: skip
     directory = Path(tempfile.mkdtemp(prefix="qbull-chaos-"))
     outcome = run(orders, directory)

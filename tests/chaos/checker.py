@@ -40,6 +40,8 @@ class Found:
     """What the servers said when all was over."""
 
     unfinished: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    """Why some of them have not run."""
     failed: list[str] = field(default_factory=list)
     """Ids of the dead letters of "work"."""
     crashed: list[str] = field(default_factory=list)
@@ -112,6 +114,7 @@ class Verdict:
             "orphans": self.found.orphans, "excuses": self.excesses, "books": self.books, "audit": self.found.audit,
             "leaked names": self.found.leaked,
             "not worked off": [f"{queue}: {n}" for queue, n in self.found.unfinished.items() if n],
+            "why": self.found.reasons,
             "money": self.found.money.faults if self.found.money else [],
             **{report.load: report.faults for report in self.reports},
         }  # fmt: skip

@@ -89,6 +89,8 @@ class Fleet:
     behind: int
     loads: tuple[str, ...] = ()
     """The small loads; all of them if there are none."""
+    durable_producers: int = 12
+    """How many enqueue durable tasks, each one after the other."""
     pods: list[Member] = field(default_factory=list)
     senders: list[Member] = field(default_factory=list)
     payers: list[Member] = field(default_factory=list)
@@ -145,6 +147,7 @@ class Fleet:
             "CHAOS_DURABILITY": self.durability,
             "CHAOS_BEHIND": str(self.behind),
             "CHAOS_LOADS": ",".join(self.loads),
+            "CHAOS_DURABLE_PRODUCERS": str(self.durable_producers),
             "CHAOS_VERSION": "2",
             "MIN_IDLE_TIME_MS": str(int(MIN_IDLE * 1000)),
             "QBULL_LOG_LEVEL": "WARNING",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psycopg
@@ -109,8 +109,19 @@ class Operations:
             except (ServerError, psycopg.OperationalError) as error:
                 self.left = f"left: {error}"
             if time.monotonic() > until:
+                found.reasons = await self._why(found.unfinished)
                 return found
             await asyncio.sleep(0.5)
+
+    async def _why(self, unfinished: Iterable[str]) -> list[str]:
+        """What qbull says of jobs that are left, and which worker has them."""
+        reasons = []
+        for name in unfinished:
+            for state in ("active", "waiting", "delayed"):
+                for info in await self.queues[name].jobs(state, 0, 5):
+                    why = await self.queues[name].job(info.id).why()
+                    reasons.append(f"{name} {info.id}, {state}: {why}")
+        return reasons
 
     async def rung_until(self) -> int:
         """The last tick that every schedule has fired; the ones before it have ended, for each waits for the one before."""

@@ -8,6 +8,7 @@ A transaction adds a row to a table, which is counted when all is over.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import zlib
 from collections import Counter, defaultdict
@@ -23,7 +24,9 @@ from loads.oracle import check_created, check_delivery, check_never_twice, runs_
 from loads.record import Event, Report, ask, fresh_id, note, run_recorded, wait_for_room
 
 NAME = "durable"
-PRODUCERS = 12
+PRODUCERS = int(os.environ.get("CHAOS_DURABLE_PRODUCERS", "1"))
+ROOM_OF_PRODUCER = 16
+"""Unfinished jobs of a producer beyond which it rests. Most of them sleep or wait."""
 SIGNAL_SECONDS = 8.0
 """A task waits so long for a signal; its producer may have been killed."""
 MAX_EARLY_NS = 5_000_000
@@ -164,7 +167,7 @@ async def produce() -> None:
 async def _produce_one_after_the_other() -> None:
     luck = random.Random()
     while True:
-        await wait_for_room(queue)
+        await wait_for_room(queue, PRODUCERS * ROOM_OF_PRODUCER)
         job = fresh_id(NAME)
         handle = await ask(NAME, job, lambda job=job: fulfil.options(id=job).enqueue(job=job))
         for value in range(sum(stage.signals for stage in stages_of(job))):

@@ -113,7 +113,7 @@ ROOM = 200
 """Unfinished jobs of a small queue beyond which its producer rests."""
 
 
-async def wait_for_room(queue: qbull.Queue) -> None:
+async def wait_for_room(queue: qbull.Queue, room: int = ROOM) -> None:
     """A slow machine gets no more than it can do."""
     while True:
         looked, unfinished = _looks.get(queue.name, (0.0, 0))
@@ -121,7 +121,7 @@ async def wait_for_room(queue: qbull.Queue) -> None:
             with suppress(qbull.ServerError):
                 unfinished = (await queue.stats()).unfinished
             _looks[queue.name] = time.monotonic(), unfinished
-        if unfinished < ROOM:
+        if unfinished < room:
             return
         await asyncio.sleep(0.25)
 
