@@ -206,6 +206,18 @@ async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
             await enqueue(driver, "replicated", "a")
 
 
+async def test_a_replica_that_is_down_is_an_outage_for_a_process_that_has_just_started(
+    pair: Pair, driver: PartitionDriver, hurried: None
+) -> None:
+    pair.replicas[0].kill()
+    wait_for(lambda: not pair.is_whole())
+
+    with imposter(pair.primary.port):
+        await asyncio.to_thread(wait_for, lambda: pair.primary.info("replication")["connected_slaves"] == 1)
+        with pytest.raises(ServerAway, match=r"0 of 1 replica follow it: 127\.0\.0\.1:1: cannot be reached"):
+            await enqueue(driver, "replicated", "a")
+
+
 @pytest.mark.parametrize(
     ("durability", "settings", "complaint"),
     [

@@ -51,12 +51,14 @@ class ReplicationFacts(msgspec.Struct, frozen=True):
 class UnmetRequirement(msgspec.Struct, frozen=True):
     """The fact that keeps servers from holding a profile, and its remedy.
 
-    `transient`: it may pass by itself.
+    `transient`: it may pass by itself. `is_outage`: a known replica is down or changes sides, which says
+    nothing against the configuration.
     """
 
     fact: str
     remedy: str
     transient: bool = False
+    is_outage: bool = False
 
 
 class DurabilityProfile(msgspec.Struct, frozen=True):
@@ -159,6 +161,7 @@ def _unmet_replicated(facts: ReplicationFacts) -> UnmetRequirement | None:
             "start the replicas that are down; remove those that will not come back from the cluster, "
             "the sentinels or the address",
             transient=True,
+            is_outage=bool(facts.unhealthy),
         )
     return None
 

@@ -233,8 +233,12 @@ class ConfirmedServer:
             return facts.links
 
     def _refusal(self, server: Server, unmet: UnmetRequirement) -> ServerError:
-        """ServerAway if the profile has held before and may soon hold again; otherwise ServerRefused."""
-        kind = ServerAway if unmet.transient and self._has_held else ServerRefused
+        """ServerAway if the profile may soon hold, because it has held before or a replica is down.
+
+        Otherwise ServerRefused.
+        """
+        may_hold = unmet.is_outage or (unmet.transient and self._has_held)
+        kind = ServerAway if may_hold else ServerRefused
         return kind(
             f'{server.address.shown}: durability "{self.durability}" does not hold here: '
             f"{unmet.fact}; {unmet.remedy}"
