@@ -73,7 +73,8 @@ async def test_a_run_that_comes_late_finds_the_mark(
 ) -> None:
     with run_of("j1", fence=2):
         await charge(pool)
-    for fence in (1, 3):
+    # After a failover that has lost the delivery, another worker may have the same one.
+    for fence in (1, 2, 3):
         with run_of("j1", fence), pytest.raises(AlreadyDone):
             await charge(pool)
 

@@ -86,14 +86,13 @@ class MarkKey(NamedTuple):
         given = self._asdict() | {"result": None if result is None else result.decode()}
         return msgspec.json.encode(given).decode()
 
-    def refuse(self, found: str | None, *, is_step: bool = False) -> None:
+    def refuse(self, found: str | None) -> None:
         """Raise the reason why the mark could not be set, which ends the run.
 
-        The mark of a recorded step may be of the same run: its commit was done, but its reply was lost.
+        The mark may have the fence of this run. Its commit was done, but its reply was lost; or a failover
+        has lost the delivery, and another worker has the same one.
         """
         there = msgspec.json.decode(found or '{"done": false, "fence": 0}', type=ExistingMark)
-        if there.done and there.fence == self.fence and not is_step:
-            raise _used_twice(self)
         if there.done:
             raise AlreadyMarked(there.result)
         raise TakenOver(
@@ -207,8 +206,9 @@ class Once:
             try:
                 async with callers.open_transaction(self._pool) as connection:
                     if await callers.run(connection, INSERT_MARK_SQL, name.packed()) is None:
-                        found = await callers.run(connection, SELECT_MARK_SQL, name.packed())
-                        name.refuse(found, is_step=self._is_step)
+                        self._refuse_second(job, name)
+                        name.refuse(await callers.run(connection, SELECT_MARK_SQL, name.packed()))
+                    job.marks |= {name.step}
                     yield connection
             except TakenOver:
                 raise
@@ -217,20 +217,21 @@ class Once:
                 with suppress(Exception):  # The user's error must be seen, not ours.
                     found = await self._fence(name)
                 if found is not None and self._is_step:
-                    name.refuse(found, is_step=True)
+                    name.refuse(found)
                 raise
 
     @contextmanager
     def _open_sync(self) -> Iterator[Any]:
-        name = self._name()
+        job, name = _running_job(), self._name()
         with _entered_scope(name):
             if name.again:
                 self._fence_sync(name)
             try:
                 with callers.open_transaction_sync(self._pool) as connection:
                     if callers.run_sync(connection, INSERT_MARK_SQL, name.packed()) is None:
-                        found = callers.run_sync(connection, SELECT_MARK_SQL, name.packed())
-                        name.refuse(found, is_step=self._is_step)
+                        self._refuse_second(job, name)
+                        name.refuse(callers.run_sync(connection, SELECT_MARK_SQL, name.packed()))
+                    job.marks |= {name.step}
                     yield connection
             except TakenOver:
                 raise
@@ -239,7 +240,7 @@ class Once:
                 with suppress(Exception):
                     found = self._fence_sync(name)
                 if found is not None and self._is_step:
-                    name.refuse(found, is_step=True)
+                    name.refuse(found)
                 raise
 
     async def _fence(self, name: MarkKey) -> str | None:
@@ -259,6 +260,10 @@ class Once:
                 return None
             found: str | None = callers.run_sync(connection, SELECT_MARK_SQL, name.packed())
             return found
+
+    def _refuse_second(self, job: RunningJob, name: MarkKey) -> None:
+        if name.step in job.marks and not self._is_step:
+            raise _used_twice(name)
 
     def _packed_result(self, result: Any) -> str:
         return self._name().packed(encode_result(result, hooks=_hooks()))

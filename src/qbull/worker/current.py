@@ -137,6 +137,8 @@ class RunningJob(msgspec.Struct, eq=False):
     """The tokens of the host that it holds."""
     resources: Mapping[str, list[int]] | None = None
     """The numbers of these tokens."""
+    marks: frozenset[str] = frozenset()
+    """The steps whose effects this run has marked in PostgreSQL."""
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)
