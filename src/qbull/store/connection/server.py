@@ -99,7 +99,8 @@ class Server:
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
             packed = pack_command(commands[0])  # type: ignore[arg-type]
-            is_small = len(packed) <= MAX_UNTIMED_BYTES
+            # A connection that was closed meanwhile is opened again, which may take long.
+            is_small = len(packed) <= MAX_UNTIMED_BYTES and connection.is_connected
             if is_small:
                 # The server works on it while this process sets up the timer.
                 await connection.send_packed_command(packed)
