@@ -543,6 +543,22 @@ SABOTEURS = (
         ("tests/worker/test_confirmed_order.py",),
     ),
     Saboteur(
+        "the history does not ask whose delivery it is",
+        "after a failover that has lost a delivery, two workers write into one history",
+        "store/lua/history_write.lua",
+        "if not is_pending_for(place, worker) then",
+        "if false then",
+        ("tests/store/test_history.py",),
+    ),
+    Saboteur(
+        "a repeated delivery counts as the first",
+        "after a failover that has lost the outcome of a durable job, its recorded steps run again",
+        "worker/history.py",
+        "or delivery.is_repeated:",
+        "or False:",
+        ("tests/worker/test_durable_failover.py",),
+    ),
+    Saboteur(
         "durable jobs of a key run ahead",
         "with durability durable, the next job of a key starts before the outcome of this one is written",
         "core/durability.py",

@@ -39,7 +39,8 @@ def record(number: int, end: str = "l") -> tuple[int, bytes]:
 
 async def write(delivery: Delivery, change: HistoryChange) -> bool:
     job = delivery.job(0)
-    return (await write_history(delivery.partition, None, [HistoryWrite(job.id, job.position, change)]))[0]
+    write = HistoryWrite(job.id, job.position, change)
+    return (await write_history(delivery.partition, None, "w1", [write]))[0]
 
 
 async def suspend(delivery: Delivery, seen: int = 0, reason: str = "calling") -> bool:

@@ -22,8 +22,8 @@ def of(
     return HistoryWrite(job.id, job.position, HistoryChange(records, *delete))
 
 
-async def write(driver: PartitionDriver, *writes: HistoryWrite) -> list[bool]:
-    return await write_history(driver.partition, None, writes)
+async def write(driver: PartitionDriver, *writes: HistoryWrite, worker: str = "w1") -> list[bool]:
+    return await write_history(driver.partition, None, worker, writes)
 
 
 async def numbers(driver: PartitionDriver, id: str) -> list[int]:
@@ -61,16 +61,31 @@ async def test_a_worker_that_lost_its_delivery_records_nothing(store: Store) -> 
     driver = await PartitionDriver.open(store)
     await driver.enqueue("a")
     (old,) = await driver.fetch("zombie")
-    assert await write(driver, of(old, record(1))) == [True]
+    assert await write(driver, of(old, record(1)), worker="zombie") == [True]
     await driver.partition.reclaim("zombie", CRASHED, [])
 
-    assert await write(driver, of(old, record(2))) == [False]
+    assert await write(driver, of(old, record(2)), worker="zombie") == [False]
     (new,) = await driver.fetch("other")
-    assert await write(driver, of(old, record(2), delete=(1, 1))) == [False]
+    assert await write(driver, of(old, record(2), delete=(1, 1)), worker="zombie") == [False]
 
     assert await numbers(driver, "a") == [1]
-    assert await write(driver, of(new, record(2))) == [True]
+    assert await write(driver, of(new, record(2)), worker="other") == [True]
     await driver.finish(new)
+
+
+async def test_of_two_workers_with_the_same_entry_only_the_one_that_the_server_knows_records(
+    store: Store,
+) -> None:
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (old,) = await driver.fetch("old")
+    # A failover has lost this delivery, and the new primary has handed the entry to another worker.
+    stream = f"{driver.partition.base}ready:{old.level}"
+    await store.server.call("XCLAIM", stream, "workers", "new", 0, old.entry, "JUSTID")
+
+    assert await write(driver, of(old, record(1)), worker="old") == [False]
+    assert await write(driver, of(old, record(1)), worker="new") == [True]
+    await driver.finish(old)
 
 
 async def test_a_settled_job_records_nothing(store: Store) -> None:

@@ -30,11 +30,13 @@ async def pending(driver: PartitionDriver, job: str) -> list[tuple[int, str, byt
     return [(number, one.name, one.content) for number, one in found.signals.items()]
 
 
-async def take(driver: PartitionDriver, delivery: Delivery, number: int, taken: int) -> bool:
+async def take(
+    driver: PartitionDriver, delivery: Delivery, number: int, taken: int, worker: str = "w1"
+) -> bool:
     job = delivery.job(0)
     record = number, encode_record(StepRecord(number, "wait_for a", b"", 0, "r", b"1"))
     write = HistoryWrite(job.id, job.position, HistoryChange([record], taken=taken))
-    return (await write_history(driver.partition, None, [write]))[0]
+    return (await write_history(driver.partition, None, worker, [write]))[0]
 
 
 async def suspend(
@@ -104,7 +106,7 @@ async def test_a_worker_that_lost_its_delivery_takes_nothing(store: Store) -> No
     (old,) = await driver.fetch("zombie")
     await driver.partition.reclaim("zombie", CRASHED, [])
 
-    assert not await take(driver, old, 1, taken=1)
+    assert not await take(driver, old, 1, taken=1, worker="zombie")
 
     assert len(await pending(driver, "j")) == 1
     await driver.run_all()

@@ -93,8 +93,11 @@ class Broken(Exception):
 class Life:
     """One run of the job by one worker, which dies after some awaits."""
 
-    def __init__(self, world: World, delivered: DeliveredJob, death: tuple[int, bool] | None) -> None:
+    def __init__(
+        self, world: World, worker: str, delivered: DeliveredJob, death: tuple[int, bool] | None
+    ) -> None:
         self.world = world
+        self.worker = worker
         self.delivered = delivered
         self.left, self.is_zombie = death or (-1, False)
         self.dies = asyncio.Event()
@@ -125,7 +128,7 @@ class Life:
     async def _send(self, change: HistoryChange) -> bool:
         job = self.delivered
         write = HistoryWrite(job.id, job.position, change)
-        [is_ours] = await write_history(job.delivery.partition, None, [write])
+        [is_ours] = await write_history(job.delivery.partition, None, self.worker, [write])
         self.world.note_written(is_ours, change)
         if change.call is not None and is_ours and self.world.is_eager:
             async with self.world.turn:
@@ -510,7 +513,7 @@ async def run_to_the_end(
         worker = f"w{number}"
         async with world.turn:
             (delivery,) = await driver.fetch(worker)
-        life = Life(world, delivery.job(0), next(lives, None))
+        life = Life(world, worker, delivery.job(0), next(lives, None))
         task = asyncio.create_task(live(world, life, program))
         death = asyncio.create_task(life.dies.wait())
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
@@ -604,7 +607,7 @@ class _LateFirstWrite(Life):
     """The reply to the first record arrives after that to the second."""
 
     def __init__(self, world: World, delivered: DeliveredJob) -> None:
-        super().__init__(world, delivered, None)
+        super().__init__(world, "w1", delivered, None)
         self.second = asyncio.Event()
 
     async def write(self, change: HistoryChange) -> bool:
@@ -619,7 +622,7 @@ class _LateFirstWrite(Life):
 async def test_parallel_steps_return_in_one_order_in_the_first_run_and_in_a_replay(store: Store) -> None:
     driver = await PartitionDriver.open(store)
     await driver.enqueue("job")
-    (delivery,) = await driver.fetch("w")
+    (delivery,) = await driver.fetch("w1")
     life = _LateFirstWrite(World(driver, is_eager=False), delivery.job(0))
 
     async def returned() -> list[str]:

@@ -40,6 +40,8 @@ class Delivery(NamedTuple):
     """How many jobs of the train were settled before it came here."""
     started_at: float = 0.0
     """When the first job of the train started here, on the clock of `time.perf_counter`; 0 before that."""
+    is_repeated: bool = False
+    """Whether the server had handed it to this worker before. A failover may have lost that it has run."""
 
     @property
     def is_in_lane(self) -> bool:

@@ -244,7 +244,8 @@ class Store(Retriable):
             for entry, fields in entries
             if fields is not None
         ]
-        return await load_trains(deliveries, again=again)
+        deliveries = await load_trains(deliveries, again=again)
+        return [delivery._replace(is_repeated=True) for delivery in deliveries] if again else deliveries
 
     async def fetch_some(self, streams: dict[bytes, ReadyStream], worker: str, count: int) -> list[Delivery]:
         """Fetch up to `count` entries in total, from the first streams first. Does not wait."""

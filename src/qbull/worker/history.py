@@ -65,6 +65,7 @@ class HistoryKeeper:
     ) -> None:
         durability = assignment.durability
         self._confirmed = wiring.store.confirmed(durability) if durability is not None else None
+        self._worker = wiring.worker
         self._outage = wiring.outage
         self.retry = wiring.outage.retry_until_up
         self.settings = assignment.settings
@@ -79,10 +80,10 @@ class HistoryKeeper:
 
     async def open(self, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> DurableRun:
         """Prepare a run: read the history of the job, unless this is its first delivery."""
-        history = History()
-        # A job that is still in the entry of its enqueue has never run.
-        if created_ms_of(delivered.record) or delivered.delivery.lane:
-            partition, id = delivered.delivery.partition, delivered.id.decode()
+        history, delivery = History(), delivered.delivery
+        # A job that is still in the entry of its enqueue has never run, unless a failover lost its outcome.
+        if created_ms_of(delivered.record) or delivery.lane or delivery.is_repeated:
+            partition, id = delivery.partition, delivered.id.decode()
             read = partial(read_job_data, partition, id)
             try:
                 history = read_history(await self._outage.retry_until_up(read))
@@ -115,7 +116,7 @@ class HistoryKeeper:
         if batcher is None:
 
             async def send(writes: list[HistoryWrite]) -> list[bool]:
-                call = partial(write_history, partition, self._confirmed, writes)
+                call = partial(write_history, partition, self._confirmed, self._worker, writes)
                 return await self._outage.retry_until_up(call)
 
             batcher = Batcher(send, MAX_HISTORY_WRITES, in_order=True)

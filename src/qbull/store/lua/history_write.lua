@@ -5,9 +5,9 @@
 -- together with its record, so that a run which starts again does not publish it again.
 -- KEYS  base
 -- NAMES index extras outgoing
--- USES  train signal_changes tell
+-- USES  pending train signal_changes tell
 -- FLAGS allow-oom
--- ARGV  … id place lane before first last taken joined call published many
+-- ARGV  worker  … id place lane before first last taken joined call published many
 --       number record … told plan value
 --       lane: of the train that it is in, or ''; before: how many jobs of the train come before it
 --       first, last: the numbers of the records that are deleted; none if first is greater
@@ -28,7 +28,9 @@ while i <= #ARGV do
   local records, after = i + 11, i + 11 + 2 * many
   local value = after + (call ~= '' and 2 or 0)
   local ours
-  if lane ~= '' then
+  if not is_pending_for(place, worker) then
+    ours = false
+  elseif lane ~= '' then
     -- The outcomes of the jobs before it may still be on their way.
     local settled = settled_of(lane, place)
     ours = settled and settled <= before

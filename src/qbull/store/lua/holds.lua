@@ -2,6 +2,7 @@
 -- KEYS  base
 -- FLAGS no-writes
 -- NAMES index trains
+-- USES  pending
 -- ARGV  worker  … lane name state
 --       a train: its lane, its place, and how far it has come (lib/train.lua)
 --       a job that is alone in its entry: '', its id, and its place in the index
@@ -16,12 +17,10 @@ for i = rest, #ARGV, 3 do
   else
     place, found = string.sub(state, 2), redis.call('HGET', index, name)
   end
-  local stream, entry = base .. 'ready:' .. string.sub(place, 1, 1), string.sub(place, 2)
-  local pending = redis.pcall('XPENDING', stream, 'workers', entry, entry, 1, worker)
-  if pending.err or not pending[1] then
-    words[#words + 1] = 'gone'
-  else
+  if is_pending_for(place, worker) then
     words[#words + 1] = found == state and 'held' or 'changed'
+  else
+    words[#words + 1] = 'gone'
   end
 end
 return words

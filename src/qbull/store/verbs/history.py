@@ -49,15 +49,15 @@ class HistoryWrite(NamedTuple):
 
 @idempotent
 async def write_history(
-    partition: Partition, confirmed: ConfirmedServer | None, writes: Sequence[HistoryWrite]
+    partition: Partition, confirmed: ConfirmedServer | None, worker: str, writes: Sequence[HistoryWrite]
 ) -> list[bool]:
-    """Write records. Returns False for each job that belongs to another worker by now.
+    """Write records of a worker's jobs. Returns False for each job that is no longer this worker's.
 
     Raises ServerAway if they are not confirmed in time as `confirmed` asks.
     """
     flat = [argument for write in writes for argument in write.arguments()]
     try:
-        answer = await (confirmed or partition.server).script("history_write", partition.base, *flat)
+        answer = await (confirmed or partition.server).script("history_write", partition.base, worker, *flat)
     except NotConfirmed as error:
         raise ServerAway(error.fact) from None
     return [bool(written) for written in answer]
