@@ -16,12 +16,12 @@ from partition_driver import PartitionDriver
 
 from conftest import eventually, every_fault
 from proxy import Proxy
-from qbull.core.durability import Durability
+from qbull.core.durability import Durability, ReplicationFacts
 from qbull.embedded.server import EmbeddedServer
 from qbull.errors import NotConfirmed, ServerAway, ServerRefused
 from qbull.store import confirm
 from qbull.store.connection import server
-from qbull.store.connection.server import open_server
+from qbull.store.connection.server import Conversation, open_server
 from qbull.store.store import Store
 from topology import PASSWORD, Pair, raised_pair, wait_for
 
@@ -204,6 +204,30 @@ async def test_a_tool_that_reads_like_a_replica_does_not_confirm(
             NotConfirmed, match=r"0 of 1 replica follow it: 127\.0\.0\.1:1: cannot be reached"
         ):
             await enqueue(driver, "replicated", "a")
+
+
+async def test_callers_that_wait_for_one_check_share_its_result(
+    pair: Pair, driver: PartitionDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbull.store.connection.facts.REPLICA_ASK_TIMEOUT_SECONDS", 0.2)
+    checks = 0
+    look = confirm.facts_of
+
+    async def counted(talk: Conversation, *, replicas: bool) -> ReplicationFacts:
+        nonlocal checks
+        checks += 1
+        return await look(talk, replicas=replicas)
+
+    monkeypatch.setattr(confirm, "facts_of", counted)
+    confirmed = driver.store.confirmed("replicated")
+    with frozen(*pair.replicas):
+        calls = [confirmed.confirm(driver.partition.base) for _ in range(10)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [str(answer).partition("here: ")[2][:24] for answer in answers] == [
+        "0 of 1 replica follow it"
+    ] * 10
+    assert checks <= 2
 
 
 async def test_a_replica_that_is_down_is_an_outage_for_a_process_that_has_just_started(

@@ -46,6 +46,12 @@ class ProfileCheck(msgspec.Struct, frozen=True):
     links: ReplicaLinks
 
 
+class FailedCheck(msgspec.Struct, frozen=True):
+    endpoint: tuple[int, str, int]
+    ended_at: float
+    unmet: UnmetRequirement
+
+
 class ConfirmedServer:
     """A server with one durability profile."""
 
@@ -56,6 +62,7 @@ class ConfirmedServer:
         self._server = server
         self._has_held = False
         self._checks: WeakKeyDictionary[Server, ProfileCheck] = WeakKeyDictionary()
+        self._failed_checks: WeakKeyDictionary[Server, FailedCheck] = WeakKeyDictionary()
         self._checking: WeakKeyDictionary[Server, asyncio.Lock] = WeakKeyDictionary()
 
     async def script(self, name: str, key: str, *args: CommandArgument) -> Any:
@@ -133,10 +140,10 @@ class ConfirmedServer:
     ) -> tuple[Any, bool]:
         if not self.waits:
             return await conversation.call(*command), True
+        reply = await self._run_with_mark(key, command, conversation)
         links = await self._check_profile(conversation)
         if isinstance(links, UnmetRequirement):
-            return await conversation.call(*command), False
-        reply = await self._run_with_mark(key, command, conversation)
+            return reply, False
         try:
             await self._wait(conversation, links, 0.0)
         except NotConfirmed:
@@ -212,9 +219,14 @@ class ConfirmedServer:
     async def _check_profile(
         self, conversation: Conversation, *, anew: bool = False
     ) -> ReplicaLinks | UnmetRequirement:
-        """The replicas that must confirm, or the requirement that this server does not meet."""
-        now = asyncio.get_running_loop().time()
-        oldest = now if anew else now - PROFILE_CHECK_TTL_SECONDS
+        """The replicas that must confirm, or the requirement that this server does not meet.
+
+        A check may take seconds, while a replica does not answer. All callers that wait for it share its
+        result.
+        """
+        clock = asyncio.get_running_loop().time
+        came = clock()
+        oldest = came if anew else came - PROFILE_CHECK_TTL_SECONDS
         check = self._checks.get(conversation.server)
         if check is not None and check.endpoint == conversation.endpoint and check.at >= oldest:
             return check.links
@@ -222,14 +234,19 @@ class ConfirmedServer:
             check = self._checks.get(conversation.server)
             if check is not None and check.endpoint == conversation.endpoint and check.at >= oldest:
                 return check.links  # another task has checked while we waited
-            now = asyncio.get_running_loop().time()
+            failed = self._failed_checks.get(conversation.server)
+            if failed is not None and failed.endpoint == conversation.endpoint and failed.ended_at > came:
+                return failed.unmet
+            started_at = clock()
             facts = await facts_of(conversation, replicas=self.waits)
             unmet = unmet_requirement(self.durability, facts)
+            endpoint = conversation.endpoint
             if unmet is not None:
                 self._checks.pop(conversation.server, None)
+                self._failed_checks[conversation.server] = FailedCheck(endpoint, clock(), unmet)
                 return unmet
             self._has_held = True
-            self._checks[conversation.server] = ProfileCheck(conversation.endpoint, now, facts.links)
+            self._checks[conversation.server] = ProfileCheck(endpoint, started_at, facts.links)
             return facts.links
 
     def _refusal(self, server: Server, unmet: UnmetRequirement) -> ServerError:
