@@ -64,16 +64,20 @@ class StartCheck:
             answer = await self._outage.retry_until_up(ask)
             if answer is None:
                 return StartDecision(None)
-            wait_ms, unused = answer
+            wait_ms, unused, left_ms = answer
+            # The answer may have taken long. Then it says too little.
+            expires = sent + left_ms / 1000 if ends else inf
             if rate is None:
-                break
+                if time.monotonic() <= expires:
+                    return StartDecision(0.0, expires)
+                continue
             if not unused:
                 return StartDecision(max(wait_ms / 1000 - START_LEAD_SECONDS, 0.001))
             if wait_ms:
                 await asyncio.sleep(wait_ms / 1000)
             start = sent + wait_ms / 1000
-            if time.monotonic() <= start + rate.slack / 2:
-                return StartDecision(0.0, start + rate.slack, unused)
+            if time.monotonic() <= min(start + rate.slack / 2, expires):
+                return StartDecision(0.0, min(start + rate.slack, expires), unused)
         return StartDecision(0.0)
 
     async def return_start(self, partition: Partition, job: RunningJob, noted: int) -> None:

@@ -305,17 +305,17 @@ class Partition(Retriable):
     @idempotent
     async def start(
         self, expires_ms: int, lane: bytes, rate: Rate | None, unused: int, older: Sequence[bytes] = ()
-    ) -> tuple[int, int] | None:
-        """Milliseconds until a job may start, and its start token or 0; None if it has expired.
+    ) -> tuple[int, int, int] | None:
+        """Milliseconds until a job may start, its start token or 0, and milliseconds until it expires.
 
-        `expires_ms` is a time or 0. `unused` is a start token that was taken before and not used, or 0.
-        `older` has the logs of the lane's starts in earlier partitions.
+        None if it has expired. `expires_ms` is a time or 0. `unused` is a start token that was taken before
+        and not used, or 0. `older` has the logs of the lane's starts in earlier partitions.
         """
         limits = (rate.count, rate.window_ms, min(rate.ahead_ms, 50)) if rate is not None else (0, 0, 0)
-        word, wait_ms, noted = await self.server.script(
+        word, wait_ms, noted, left_ms = await self.server.script(
             "start_check", self.base, expires_ms, lane, *limits, unused, 1, *older
         )
-        return None if word == b"expired" else (wait_ms, noted)
+        return None if word == b"expired" else (wait_ms, noted, left_ms)
 
     async def return_start_token(self, lane: bytes, rate: Rate, unused: int) -> None:
         """Return an unused start token of a lane. Never sent twice: that would return one too many."""
