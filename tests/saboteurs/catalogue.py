@@ -551,6 +551,14 @@ SABOTEURS = (
         ("tests/store/test_history.py",),
     ),
     Saboteur(
+        "a sweep reads the registry once",
+        "a worker that registers during a sweep loses its deliveries, and its jobs run twice",
+        "worker/process/reclaimer.py",
+        "known |= await self._store.remembered_workers()",
+        "pass",
+        ("tests/worker/test_housekeeping.py",),
+    ),
+    Saboteur(
         "a repeated delivery counts as the first",
         "after a failover that has lost the outcome of a durable job, its recorded steps run again",
         "worker/history.py",

@@ -9,6 +9,7 @@ from conftest import eventually
 from qbull.store.store import Store
 from qbull.store.verbs import tokens
 from qbull.store.verbs.workers import RegisteredWorker
+from qbull.worker.process.reclaimer import Reclaimer
 
 
 async def test_what_a_dead_worker_said_of_itself_goes(
@@ -28,6 +29,33 @@ async def test_what_a_dead_worker_said_of_itself_goes(
 
     assert await store.server.call("HLEN", store.names.app + "roster") == 0
     assert await store.server.call("ZCARD", store.names.workers) == 0
+
+
+async def test_a_worker_that_registers_during_a_sweep_keeps_its_deliveries(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = app.queue("email")
+
+    @queue.task
+    async def send() -> None: ...
+
+    await send.enqueue()
+    [partition] = await store.partitions(queue.settings)
+    streams = await store.streams([partition])
+    await store.ensure_groups(streams)
+    remembered_workers = store.remembered_workers
+
+    async def and_a_worker_starts() -> set[str]:
+        known = await remembered_workers()
+        if "new" not in known:
+            await store.register_worker("new", RegisteredWorker("here.example", 1), 30.0)
+            assert len(await store.fetch(streams, "new", 1, None)) == 1
+        return known
+
+    monkeypatch.setattr(store, "remembered_workers", and_a_worker_starts)
+    await Reclaimer(store, [queue.settings], -1.0).sweep(set())
+
+    assert len(await store.fetch(streams, "new", 1, None, again=True)) == 1
 
 
 async def test_every_name_that_counts_a_minute_expires(app: qbull.App, store: Store) -> None:

@@ -6,7 +6,7 @@ Reclaiming may take long if the server is slow. It never delays heartbeats: they
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -99,25 +99,33 @@ class Reclaimer:
         known = own | await self._store.remembered_workers()
         for limit in await shared_limits.names(self._store):
             holders = await shared_limits.slot_holders(self._store, limit)
-            await shared_limits.free_slots(
-                self._store, limit, [each for each in holders if each not in known]
-            )
+            await shared_limits.free_slots(self._store, limit, await self._unknown(holders, known))
         for settings in self._queues:
             holders = await limits.slot_holders(self._store, settings.name)
-            gone = [holder for holder in holders if holder not in known]
-            await limits.free_slots(self._store, settings.name, gone)
+            await limits.free_slots(self._store, settings.name, await self._unknown(holders, known))
             partitions = await self._store.partitions(settings)
             streams = await self._store.streams(partitions)
             for stream in (*streams.values(), *map(self._store.unparked_stream, partitions)):
-                for worker, idle_ms in (await self._store.consumers(stream)).items():
-                    if worker not in known and idle_ms > self._min_idle * 1000:
-                        reclaimed = await self.reclaim(worker)
-                        if reclaimed:
-                            log.warning(
-                                "worker %s is not in the registry; %d of its deliveries were reclaimed",
-                                worker,
-                                reclaimed,
-                            )
+                consumers = await self._store.consumers(stream)
+                idle = [worker for worker, ms in consumers.items() if ms > self._min_idle * 1000]
+                for worker in await self._unknown(idle, known):
+                    reclaimed = await self.reclaim(worker)
+                    if reclaimed:
+                        log.warning(
+                            "worker %s is not in the registry; %d of its deliveries were reclaimed",
+                            worker,
+                            reclaimed,
+                        )
+
+    async def _unknown(self, workers: Collection[str], known: set[str]) -> list[str]:
+        """The workers that are not in the registry.
+
+        A sweep takes a while. A worker registers before it takes anything, so the registry is read again
+        after the worker was seen.
+        """
+        if any(worker not in known for worker in workers):
+            known |= await self._store.remembered_workers()
+        return [worker for worker in workers if worker not in known]
 
     async def _reclaim_other_queues(self, worker: str) -> int:
         """Reclaim from the queues that only the dead worker served: nobody else knows that it is dead."""
