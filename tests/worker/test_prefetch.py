@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from qbull.store.delivery import Delivery
@@ -40,6 +41,25 @@ def test_what_is_held_is_not_taken_up_again() -> None:
     buffer.put([delivery("1-0"), delivery("1-0", partition=1)])
 
     assert (buffer.waiting, len(buffer)) == (1, 2)
+
+
+def test_there_is_room_whenever_fewer_deliveries_wait() -> None:
+    """A reader that wants nothing more waits for it, and nobody else reads its partitions."""
+    buffer = PrefetchBuffer()
+    first, second, third = delivery("1-0"), delivery("2-0"), delivery("3-0", jobs="same")
+    buffer.put([delivery("4-0", jobs="same")])
+    for one in (first, second, third):
+        assert buffer.put_unconfirmed(one)
+
+    def makes_room(change: Callable[[], object]) -> bool:
+        buffer.room.clear()
+        change()
+        return buffer.room.is_set()
+
+    assert makes_room(lambda: buffer.drop(first)), "it was released, or another worker has it"
+    assert makes_room(lambda: buffer.confirm(third, 0.0)), "it waits for another delivery of its job"
+    assert makes_room(buffer.take_all), "all of them are released"
+    assert not makes_room(buffer.take_all)
 
 
 def test_what_was_settled_while_the_server_was_asked_is_known() -> None:

@@ -144,4 +144,4 @@ class OrderConfirmer:
             self._deliveries.release_rest(delivery)
         else:
             # Another worker has it, or a failover has lost it.
-            self._deliveries.settled(delivery)
+            self._deliveries.drop(delivery)

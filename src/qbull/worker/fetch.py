@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from qbull.errors import ServerError
@@ -127,8 +128,7 @@ class Fetcher:
         while True:
             want = self._want()
             if want <= 0:
-                self._buffer.room.clear()
-                await self._buffer.room.wait()
+                await self._wait_for_room()
                 continue
             if time.monotonic() > look_again:
                 lost, look_again = True, time.monotonic() + PENDING_CHECK_SECONDS
@@ -164,6 +164,13 @@ class Fetcher:
                 self._slots.admit(deliveries)
                 # The new deliveries start before the next read.
                 await asyncio.sleep(0)
+
+    async def _wait_for_room(self) -> None:
+        """Wait until more may be wanted. Look now and then: nobody reads this partition in the meantime."""
+        self._buffer.room.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PENDING_CHECK_SECONDS):
+                await self._buffer.room.wait()
 
     async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
         number = more.popleft()

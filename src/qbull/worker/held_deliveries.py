@@ -52,16 +52,8 @@ class HeldDeliveries:
         """The partition with this number; the first use opens it and its settler."""
         if number not in self.partitions:
             partition = self.partitions[number] = self._store.partition(self._settings, number)
-            self.settlers[number] = Settler(partition, self._outage, self.settled, self.confirmed)
+            self.settlers[number] = Settler(partition, self._outage, self.drop, self.confirmed)
         return self.partitions[number]
-
-    def settled(self, delivery: Delivery) -> None:
-        """All outcomes of a delivery are written."""
-        buffer = self.buffer
-        buffer.drop(delivery)
-        if self._limiter.limited:
-            self._limiter.slot_freed()
-        buffer.made_room()
 
     def drop(self, delivery: Delivery) -> None:
         """Forget a delivery: it is settled or released, or another worker has it."""

@@ -154,6 +154,8 @@ class LimitedStarter:
                 await self._take(key, ready)
         finally:
             self._buffer.reserved -= reserved
+            if reserved:
+                self._buffer.made_room()
             give_back(start for _, starts in granted for start in starts)
         return pause
 

@@ -26,7 +26,7 @@ _LEVEL_INDEX[UNPARKED_LEVEL] = _LEVEL_INDEX[RETURNED_LEVEL]
 
 
 class PrefetchBuffer:
-    """For one queue. `room` is set when a slot has become free or a delivery has left."""
+    """For one queue. `room` is set when a slot has become free, or when fewer deliveries wait for one."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, bytes], Delivery] = {}
@@ -50,7 +50,7 @@ class PrefetchBuffer:
         """When a slot last took a delivery."""
 
     def made_room(self) -> None:
-        """A slot has become free or a delivery has left: the fetcher may fetch more."""
+        """A slot has become free, or fewer deliveries wait for one: the fetcher may fetch more."""
         if not self.room.is_set():
             self.room.set()
 
@@ -108,6 +108,7 @@ class PrefetchBuffer:
             self._held[name] = delivery = delivery._replace(requested_at=asked)
             if not self._admit(delivery):
                 self._deferred.append(delivery)
+                self.made_room()
 
     @property
     def unconfirmed(self) -> int:
@@ -155,6 +156,7 @@ class PrefetchBuffer:
                 self._unconfirmed.pop(name, None)
             for left in self._trackers:
                 left.add(name)
+            self.made_room()
 
     def _admit(self, delivery: Delivery) -> bool:
         """Let a delivery wait for a slot, unless one of its jobs is here already."""
@@ -232,6 +234,8 @@ class PrefetchBuffer:
         for name, delivery in list(self._unconfirmed.items()):
             if of is None or delivery.partition.number in of:
                 taken.append(self._unconfirmed.pop(name))
+        if taken:
+            self.made_room()
         return taken
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:

@@ -45,7 +45,7 @@ class OutcomeBatch(msgspec.Struct):
 class Settler:
     """For one partition. Its methods return whether the delivery ends with the outcome.
 
-    `settled` receives each delivery that has ended: `HeldDeliveries.settled`. `confirmed` is the server that
+    `settled` receives each delivery that has ended: `HeldDeliveries.drop`. `confirmed` is the server that
     confirms outcomes, in a queue whose order is confirmed.
     """
 
