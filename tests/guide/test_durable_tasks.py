@@ -753,9 +753,9 @@ async def test_steps_of_many_jobs_share_calls(app: qbull.App, monkeypatch: pytes
     sizes: list[int] = []
     write = history.write_history
 
-    async def counted(partition: Any, confirmed: Any, writes: Any) -> list[bool]:
+    async def counted(partition: Any, confirmed: Any, worker: str, writes: Any) -> list[bool]:
         sizes.append(len(writes))
-        return await write(partition, confirmed, writes)
+        return await write(partition, confirmed, worker, writes)
 
     monkeypatch.setattr(history, "write_history", counted)
 

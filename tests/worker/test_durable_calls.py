@@ -176,14 +176,16 @@ async def test_a_record_of_a_call_whose_reply_is_lost_calls_once(
 ) -> None:
     write, lost, ran = history.write_history, list[int](), list[int]()
 
-    async def lose_once(partition: Partition, confirmed: Any, writes: list[HistoryWrite]) -> list[bool]:
+    async def lose_once(
+        partition: Partition, confirmed: Any, worker: str, writes: list[HistoryWrite]
+    ) -> list[bool]:
         hits = any(one.change.call if which == "start" else one.change.joined for one in writes)
         if hits and not lost:
             lost.append(1)
             if arrives:
-                await write(partition, confirmed, writes)
+                await write(partition, confirmed, worker, writes)
             raise ServerAway("the connection broke")
-        return await write(partition, confirmed, writes)
+        return await write(partition, confirmed, worker, writes)
 
     monkeypatch.setattr(history, "write_history", lose_once)
     queue = app.queue("orders")

@@ -184,9 +184,9 @@ async def test_a_worker_that_has_lost_its_job_publishes_nothing(
     errors: list[BaseException] = []
     write = history.write_history
 
-    async def refused(partition: Any, confirmed: Any, writes: Any) -> list[bool]:
+    async def refused(partition: Any, confirmed: Any, worker: str, writes: Any) -> list[bool]:
         moved = [one._replace(position=one.position._replace(delivery=b"51-1")) for one in writes]
-        return await write(partition, confirmed, moved)
+        return await write(partition, confirmed, worker, moved)
 
     @app.queue("orders", retry=qbull.Retry(attempts=1)).task(durable=True)
     async def work() -> None:

@@ -303,13 +303,15 @@ async def test_a_worker_that_dies_while_it_takes_a_signal_neither_loses_nor_repe
 ) -> None:
     write, lost = history.write_history, list[int]()
 
-    async def lose_once(partition: Partition, confirmed: Any, writes: list[HistoryWrite]) -> list[bool]:
+    async def lose_once(
+        partition: Partition, confirmed: Any, worker: str, writes: list[HistoryWrite]
+    ) -> list[bool]:
         if any(one.change.taken for one in writes) and not lost:
             lost.append(1)
             if arrives:
-                await write(partition, confirmed, writes)
+                await write(partition, confirmed, worker, writes)
             raise ServerAway("the connection broke")
-        return await write(partition, confirmed, writes)
+        return await write(partition, confirmed, worker, writes)
 
     monkeypatch.setattr(history, "write_history", lose_once)
 
