@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from partitioned_queue import PartitionedQueue, make_partitioned_queue  # noqa: F401 - a fixture
@@ -13,6 +14,7 @@ from conftest import eventually
 from qbull.core.sharing import Sharing
 from qbull.store.connection.scripts import script
 from qbull.store.store import Store
+from qbull.worker.config_warnings import ConfigWarningLogger
 from qbull.worker.worker import Worker
 
 
@@ -224,10 +226,22 @@ async def test_a_partition_that_stays_unread_is_said_once_while_it_lasts(
         assert len(lines) <= times
         return len(lines) == times
 
-    async with shared.worker(Sharing("static", instance=0, instances=2)):
+    look, conflicts = ConfigWarningLogger.look, dict[str, set[str]]()
+
+    def noted(self: ConfigWarningLogger, *seen: Any) -> None:
+        look(self, *seen)
+        conflicts[self._worker] = set(self._since)
+
+    monkeypatch.setattr(ConfigWarningLogger, "look", noted)
+
+    async with shared.worker(Sharing("static", instance=0, instances=2)) as first:
         await eventually(lambda: unread(1))
+
+        async def is_over() -> bool:
+            return "unread" not in conflicts[first.id]
+
         async with shared.worker(Sharing("static", instance=1, instances=2)):
-            await shared.shared_out(8, 8)
+            await eventually(is_over)
         await eventually(lambda: unread(2))
 
 
