@@ -93,7 +93,7 @@ async def test_a_token_that_goes_back_is_sent_once(proxy: Proxy, far: Store) -> 
     rate = Rate(1, 60)
     started = await driver.partition.start(0, b"l" * 8, rate, 0)
     assert started is not None
-    _, token = started
+    _, token, _ = started
     proxy.mood = "loses replies"
 
     with pytest.raises(ServerAway):
