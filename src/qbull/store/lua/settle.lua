@@ -33,12 +33,13 @@ local function done(list, from, upto)
     finish('completed', list, from, upto)
   else
     count_ended('completed', list, from, upto)
+    local followed = has_followers()
     for i = from, upto, 2 do
       forget(list[i])
       if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
         report_done(list[i], list[i + 1])
         tell_flow('c', list[i], list[i + 1])
-      elseif has_followers() then
+      elseif followed then
         tell_followers('c', list[i], list[i + 1])
       end
       if has_extras then forget_extras(list[i]) end

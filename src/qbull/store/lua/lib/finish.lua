@@ -36,7 +36,7 @@ end
 
 -- Add finished jobs: id, record with ending … of a list, from one position to another.
 local function finish(stream, list, from, upto)
-  local step = bundle_size((retention_of(stream))) * 2
+  local step, followed = bundle_size((retention_of(stream))) * 2, has_followers()
   for at = from, upto, step do
     local last = math.min(at + step - 1, upto)
     local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(list, at, last))
@@ -50,7 +50,7 @@ local function finish(stream, list, from, upto)
           report(LETTER[stream], list[i], list[i + 1])
         end
         tell_flow(LETTER[stream], list[i], list[i + 1])
-      elseif has_followers() then
+      elseif followed then
         tell_followers(LETTER[stream], list[i], list[i + 1])
       end
     end

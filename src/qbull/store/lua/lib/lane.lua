@@ -13,7 +13,7 @@
 -- USES  clock stamp record_layout record index tell ready train lane_lists
 -- COMMIT write_lanes
 local counts = {}
-local joining, returning = {}, {}
+local joining, returning = {}, {} -- ids by list: <lane> or <lane>:<level>
 
 -- Note that a lane has a list of this level, or none any more.
 lane_lists.set_level = function(lane, level, is_there)
@@ -47,11 +47,11 @@ local function lane_count(lane)
 end
 
 local function write_joining()
-  for list, ids in pairs(joining) do in_chunks('RPUSH', list, ids) end
+  for list, ids in pairs(joining) do in_chunks('RPUSH', lane_lists.name(list), ids) end
   for list, ids in pairs(returning) do
     local reversed = {}
     for i = #ids, 1, -1 do reversed[#reversed + 1] = ids[i] end
-    in_chunks('LPUSH', list, reversed)
+    in_chunks('LPUSH', lane_lists.name(list), reversed)
   end
   joining, returning = {}, {}
 end
@@ -121,12 +121,13 @@ end
 -- The job waits in its list of the lane: at the end, or before all others if it returns.
 local function wait_in_lane(lane, id, record, returns)
   local lists = returns and returning or joining
-  local list = lane_lists.of_job(lane, record)
+  local list = lane
+  if has_flag(record, RANKED_FLAG) then list = lane_lists.ranked(lane, level_of(record)) end
   local ids = lists[list]
   if not ids then
     ids = {}
     lists[list] = ids
-    if list ~= lane_lists.name(lane) then lane_lists.set_level(lane, level_of(record), true) end
+    if list ~= lane then lane_lists.set_level(lane, level_of(record), true) end
   end
   ids[#ids + 1] = id
   put(id, 'l' .. stamped(record))

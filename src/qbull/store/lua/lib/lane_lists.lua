@@ -7,8 +7,11 @@
 local lane_lists = {ranks = {}} -- one table, because a script has at most 200 local names
 -- `ranks` has the levels of a lane and, under '', whether any lane has some.
 
+-- A list of a lane, without the start of its name.
+lane_lists.ranked = function(lane, level) return level == '5' and lane or lane .. ':' .. level end
+
 lane_lists.name = function(lane, level)
-  return base .. 'lane:' .. lane .. (level and level ~= '5' and ':' .. level or '')
+  return base .. 'lane:' .. (level and lane_lists.ranked(lane, level) or lane)
 end
 
 -- The list that a job with this record waits in.
