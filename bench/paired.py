@@ -1,8 +1,8 @@
 """`python -m bench.paired OLD`: another commit and this tree, in turn on one machine.
 
 A whole run of the bench for each would compare two moments of the machine. Here both builds are there at once, each with a
-server of its own, and every figure is taken from one and then at once from the other. The median of these pairs
-says what changed. A build measures itself with its own bench, so the figures are those that both have.
+server of its own, and every figure is taken from one and then at once from the other. Drains and pings are cut into slices of
+less than a tenth of a second, because the machine changes its speed within one. The median of these pairs says what changed. A build measures itself with its own bench, so the figures are those that both have.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from statistics import median, quantiles
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-JOBS = 30_000
-ROWS = {
-    "drain": "measure.drain(server, qbull, 'plain', JOBS).rate",
-    "drain_64": "measure.drain(server, qbull, 'plain-64', JOBS).rate",
-    "drain_keyed": "measure.drain(server, qbull, 'keyed', JOBS, JOBS // 10).rate",
-    "drain_distinct": "measure.drain(server, qbull, 'keyed', JOBS, JOBS).rate",
-    "drain_one_key": "measure.drain(server, qbull, 'keyed', JOBS // 5, 1).rate",
-    "enqueue_bulk": "measure.enqueue_bulk(server, qbull, JOBS)",
-    "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 2)",
+JOBS = 90_000
+DRAINS = {
+    "drain": "'plain', JOBS, 1",
+    "drain_64": "'plain-64', JOBS, 1",
+    "drain_keyed": "'keyed', JOBS, JOBS // 10",
+    "drain_distinct": "'keyed', JOBS, JOBS",
+    "drain_one_key": "'keyed', JOBS, 1",
 }
-"""More is better in every row."""
+"""Drained in slices: kind, jobs and keys."""
+DRAIN_SLICES = 12
+WHOLE = {
+    "enqueue_bulk": "measure.enqueue_bulk(server, qbull, JOBS // 3)",
+    "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 9)",
+}
+"""Measured as a whole."""
 LATENCY = "latency"
+ROWS = [*DRAINS, *WHOLE, LATENCY]
+"""More is better in every row; latency is turned round."""
 SLICES = 32
-"""A moment of the machine lasts longer than a ping, and shorter than 300 of them: both builds ping in turn, a few each."""
 SLICE_PINGS = 25
 """Pings of one build before it is the other's turn: the machine changes its speed within a second."""
 MEASURER = """
@@ -73,7 +78,26 @@ class Pings:
         with self.stack:
             return self.worker.stop()["waits_ns"]
 
-pings = Pings()
+class Drains:
+    def open(self, kind, jobs, keys):
+        server.clear()
+        measure.fill(server, qbull, kind, measure.calls(jobs, keys))
+        self.kind, self.stack = kind, ExitStack()
+        self.worker = self.stack.enter_context(measure.WorkerProcess(qbull.name, server.url, kind, held=True))
+
+    def some(self, count):
+        left = max(0, qbull.left(server.redis, self.kind) - count)
+        drained = measure.run_until(server, qbull, self.kind, [self.worker], left)
+        self.worker.hold()
+        time.sleep(0.05)  # what is on its way arrives
+        return drained.rate
+
+    def close(self):
+        with self.stack:
+            if self.worker.stop()["out_of_order"]:
+                raise RuntimeError("jobs ran out of order")
+
+pings, drains = Pings(), Drains()
 with open_server() as server:
     for line in sys.stdin:
         print(json.dumps(eval(line)), flush=True)
@@ -130,7 +154,7 @@ def checked_out(commit: str) -> Iterator[Path]:
         yield Path(made)
 
 
-def compare(old: Build, new: Build, row: str, rounds: int) -> Paired:
+def compare(old: Build, new: Build, row: str, rounds: int, jobs: int) -> Paired:
     """Each build goes first in every other round."""
     ratios: list[float] = []
     for number in range(rounds):
@@ -138,11 +162,28 @@ def compare(old: Build, new: Build, row: str, rounds: int) -> Paired:
         if row == LATENCY:
             waits = ping_in_turn(order)
             ratios.append(median(a / b for a, b in zip(waits[old], waits[new], strict=True)))
+        elif row in DRAINS:
+            rates = drain_in_turn(order, DRAINS[row], jobs)
+            ratios += [b / a for a, b in zip(rates[old], rates[new], strict=True)]
         else:
-            reached = {build: build.ask(ROWS[row]) for build in order}
+            reached = {build: build.ask(WHOLE[row]) for build in order}
             ratios.append(reached[new] / reached[old])
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return Paired(median(ratios), low, high, len(ratios))
+
+
+def drain_in_turn(builds: Sequence[Build], what: str, jobs: int) -> dict[Build, list[float]]:
+    """The rate of every slice. The first one has what was fetched before the worker was told to go. A slice takes a few jobs more
+    than asked for, so a third of them is kept back."""
+    for build in builds:
+        build.ask(f"drains.open({what})")
+    rates: dict[Build, list[float]] = {build: [] for build in builds}
+    for number in range(DRAIN_SLICES):
+        for build in builds if number % 2 else reversed(builds):
+            rates[build].append(build.ask(f"drains.some({jobs * 2 // (DRAIN_SLICES * 3)})"))
+    for build in builds:
+        build.ask("drains.close()")
+    return {build: some[1:] for build, some in rates.items()}
 
 
 def ping_in_turn(builds: Sequence[Build]) -> dict[Build, list[float]]:
@@ -169,7 +210,7 @@ def main() -> None:
     with checked_out(options.old) as tree, ExitStack() as stack:
         old, new = (stack.enter_context(Build(one, options.jobs)) for one in (tree, ROOT))
         for row in options.rows:
-            found = compare(old, new, row, options.rounds)
+            found = compare(old, new, row, options.rounds, options.jobs)
             figures[row] = found.ratio
             middle = f"{found.low:.2f} to {found.high:.2f}"
             print(f"{row:20}{found.ratio:10.3f}{middle:>16}{found.pairs:7}", flush=True)
@@ -184,9 +225,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("old", help="the commit to compare with")
     parser.add_argument("--rounds", type=int, default=24, help="pairs for each row (24)")
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"jobs for each measurement ({JOBS:,})")
-    parser.add_argument(
-        "--rows", nargs="+", default=[*ROWS, LATENCY], choices=[*ROWS, LATENCY], help="only these rows"
-    )
+    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="only these rows")
     parser.add_argument("--out", type=Path, help="a file for the ratios, as JSON")
     return parser.parse_args()
 
