@@ -28,7 +28,7 @@ QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests
 ONLY   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams manifests docs dist audit sbom pin lock clean
+.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams manifests docs site dist audit sbom pin lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -134,6 +134,9 @@ manifests: $(STAMP) ## render deploy/kubernetes from the Helm chart; needs Helm,
 
 docs: $(TOOLS) ## build the site into build/site, links checked
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/site/make_site.py
+
+site: $(TOOLS) ## build main and the newest releases side by side into build/published, with a version picker
+	$(BIN)/python docs/site/versions.py
 
 dist: $(TOOLS) $(PAGE) ## build the wheel and the source distribution twice, compare, and run each in an empty environment without Node
 	@rm -rf dist

@@ -69,19 +69,43 @@ def browser() -> Iterator[Browser | None]:
 
 
 def check_search(site: Path = SITE) -> list[str] | None:
-    """The words that do not find their page among the first hits; None without a browser."""
+    """The words that do not find their page among the first hits, and requests that leave the site; None without a browser."""
     with served(site) as url, browser() as chromium:
         if chromium is None:
             return None
         page = chromium.new_page()
+        outside: list[str] = []
+        page.on(
+            "request",
+            lambda request: request.url.startswith((url, "data:", "blob:")) or outside.append(request.url),
+        )
         page.goto(url + "index.html")
         box = opened_search(page)
         found = {word: results(page, box, word, url)[:HIT_COUNT] for word in words()}
-    return [
+    return [f"{address} is fetched from elsewhere" for address in outside] + [
         f"{word}: {right} is not among {', '.join(found[word])}"
         for word, right in words().items()
         if right.replace(".md", ".html") not in found[word]
     ]
+
+
+def check_versions(published: Path, names: list[str], path: str) -> str | None:
+    """A fault of the version picker, which must offer every version and stay on the page. None without a browser."""
+    with served(published) as url, browser() as chromium:
+        if chromium is None:
+            return None
+        page = chromium.new_page()
+        page.goto(f"{url}{names[0]}/{path}")
+        links = page.locator(".md-version__link")
+        links.first.wait_for(state="attached")
+        offered = [text.strip() for text in links.all_text_contents()]
+        if offered != names:
+            return f"the version picker offers {', '.join(offered)} instead of {', '.join(names)}"
+        page.locator(".md-version__current").hover(force=True)  # the list opens over it
+        links.nth(1).click()
+        page.wait_for_url(f"{url}{names[1]}/**")
+        wanted = f"{url}{names[1]}/{path}"
+        return None if page.url == wanted else f"the version picker leads to {page.url} instead of {wanted}"
 
 
 def opened_search(page: Page) -> Any:

@@ -6,25 +6,31 @@ to a page or a heading that is not there, or something that a reader's browser w
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from in_browser import check_search
+from in_browser import check_search, check_versions
 from markup import for_site
 from reference import REFERENCE
 from search import check, make_quiet, sections_of_site
+from versions import MAIN, assemble
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 PAGES = BUILD / "pages"
 SITE = BUILD / "site"
+
+VERSIONS = ["0.2", MAIN]
+"""Names for the one site that is built here, to try the picker."""
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(<?([^)>\s]+)>?\)")
 EDIT_URL = "https://github.com/qbull/qbull/edit/main/"
@@ -73,23 +79,46 @@ def main() -> None:
     (PAGES / "decisions" / "index.md").write_text(decisions())
     shutil.copytree(Path(__file__).parent / "assets", PAGES / "assets")
     config = BUILD / "mkdocs.yml"
-    config.write_text(yaml.safe_dump(configuration(), sort_keys=False, allow_unicode=True))
+    settings = configuration()
+    config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
     done = subprocess.run(
         ["zensical", "build", "--clean", "--strict", "-f", str(config)], check=False, cwd=BUILD
     )
     if done.returncode:
         sys.exit("the site was not built; see above")
     look_for_outside()
+    show_no_stars()
     lead_to_sources(where)
     make_quiet(SITE / "search.json")
+    list_home(SITE / "sitemap.xml", settings["site_url"])
     wrong = check_search(SITE)
     if wrong is None:
         print("there is no Chromium: the search is checked by a model of it")
         wrong = check(sections_of_site(SITE / "search.json"))
     if wrong:
-        sys.exit("these words do not find their pages:\n" + "\n".join(wrong))
+        sys.exit("these words do not find their pages, or the site leaves its server:\n" + "\n".join(wrong))
+    try_picker()
     many = sum(1 for _ in SITE.rglob("*.html"))
     print(f"{many} pages in build/site; to read them: python -m http.server -d build/site")
+
+
+def list_home(sitemap: Path, address: str) -> None:
+    """The version picker stays on a page only if the sitemap has the address in which all others begin."""
+    opening = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+    text = sitemap.read_text()
+    if opening not in text:
+        sys.exit(f"{sitemap.name} does not begin as expected: the version picker would leave the page")
+    sitemap.write_text(
+        text.replace(opening, f"{opening}\n      <url>\n        <loc>{address}</loc>\n      </url>")
+    )
+
+
+def try_picker() -> None:
+    """Publish the site twice, as two versions, and switch from one to the other."""
+    with tempfile.TemporaryDirectory(prefix="qbull-versions-") as made:
+        assemble(Path(made), dict.fromkeys(VERSIONS, SITE), "/")
+        if problem := check_versions(Path(made), VERSIONS, "guides/retries.html"):
+            sys.exit(problem)
 
 
 def decisions() -> str:
@@ -146,7 +175,9 @@ def configuration() -> dict[str, Any]:
             *_, directory = page.split("/")[:-1] or [""]
             directory = directory[:6]
             next((one for title, one in parts if title.lower()[:6] == directory), parts[-1][1]).append(page)
-    return {**read, "docs_dir": PAGES.name, "site_dir": SITE.name}
+    version = os.environ.get("DOCS_VERSION")
+    address = f"{read['site_url']}{version}/" if version else read["site_url"]
+    return {**read, "docs_dir": PAGES.name, "site_dir": SITE.name, "site_url": address}
 
 
 def parts_of(nav: list[Any]) -> Iterator[tuple[str, list[Any]]]:
@@ -171,6 +202,12 @@ def lead_to_sources(where: dict[str, str]) -> None:
             path.write_text(text.replace(link[1], f"{EDIT_URL}{source}"))
         elif link:
             path.write_text(text.replace(link[0], ""))
+
+
+def show_no_stars() -> None:
+    """Keep the pages from asking GitHub for the stars of the repository."""
+    for path in SITE.rglob("*.html"):
+        path.write_text(path.read_text().replace(' data-md-component="source"', ""))
 
 
 def look_for_outside() -> None:
