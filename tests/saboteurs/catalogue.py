@@ -639,8 +639,8 @@ SABOTEURS = (
         ("tests/worker/test_parking.py",),
     ),
     Saboteur(
-        "a zombie records a step",
-        "a worker that lost its delivery may still add records to the history of the job",
+        "a repeated id records a step",
+        "an entry of another program, with the id of a job, may add records to the history of that job",
         "store/lua/history_write.lua",
         "ours = redis.call('HGET', index, id) == 'r' .. place",
         "ours = true",

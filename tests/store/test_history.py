@@ -88,6 +88,24 @@ async def test_of_two_workers_with_the_same_entry_only_the_one_that_the_server_k
     await driver.finish(old)
 
 
+async def test_an_entry_with_the_id_of_another_job_records_nothing(store: Store) -> None:
+    """Another program may write into the stream, and repeat an id."""
+    driver = await PartitionDriver.open(store)
+    await driver.enqueue("a")
+    (delivery,) = await driver.fetch()
+    stream = f"{driver.partition.base}ready:{delivery.level}"
+    ((_, fields),) = await store.server.call("XRANGE", stream, delivery.entry, delivery.entry)
+    await store.server.call("XADD", stream, "*", *fields)
+    (repeated,) = await driver.fetch("other")
+
+    assert await write(driver, of(repeated, record(1)), worker="other") == [False]
+    assert await write(driver, of(delivery, record(1))) == [True]
+
+    await store.server.call("XACK", stream, "workers", repeated.entry)
+    await store.server.call("XDEL", stream, repeated.entry)
+    await driver.finish(delivery)
+
+
 async def test_a_settled_job_records_nothing(store: Store) -> None:
     driver = await PartitionDriver.open(store)
     await driver.enqueue("a")
