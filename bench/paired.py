@@ -53,9 +53,8 @@ qbull, JOBS = Ours(), int(sys.argv[1])
 class Pings:
     def open(self):
         server.clear()
-        self.stack = ExitStack()
-        self.worker = self.stack.enter_context(measure.WorkerProcess(qbull.name, server.url, "ping", held=False))
-        self.runner = self.stack.enter_context(asyncio.Runner())
+        self.worker = stack.enter_context(measure.WorkerProcess(qbull.name, server.url, "ping", held=False))
+        self.runner = stack.enter_context(asyncio.Runner())
         self.producing = qbull.producing(server.url, "ping")
         self.producer = self.runner.run(self.producing.__aenter__())
         self.sent = 0
@@ -75,30 +74,32 @@ class Pings:
 
     def close(self):
         self.runner.run(self.producing.__aexit__(None, None, None))
-        with self.stack:
+        with stack.pop_all():
             return self.worker.stop()["waits_ns"]
 
 class Drains:
     def open(self, kind, jobs, keys):
         server.clear()
         measure.fill(server, qbull, kind, measure.calls(jobs, keys))
-        self.kind, self.stack = kind, ExitStack()
-        self.worker = self.stack.enter_context(measure.WorkerProcess(qbull.name, server.url, kind, held=True))
+        self.kind = kind
+        self.worker = stack.enter_context(measure.WorkerProcess(qbull.name, server.url, kind, held=True))
 
     def some(self, count):
-        left = max(0, qbull.left(server.redis, self.kind) - count)
+        left = qbull.left(server.redis, self.kind) - count
+        if left < 0:
+            return None  # slices take a few jobs more than asked for
         drained = measure.run_until(server, qbull, self.kind, [self.worker], left)
         self.worker.hold()
         time.sleep(0.05)  # what is on its way arrives
         return drained.rate
 
     def close(self):
-        with self.stack:
+        with stack.pop_all():
             if self.worker.stop()["out_of_order"]:
                 raise RuntimeError("jobs ran out of order")
 
 pings, drains = Pings(), Drains()
-with open_server() as server:
+with open_server() as server, ExitStack() as stack:
     for line in sys.stdin:
         print(json.dumps(eval(line)), flush=True)
 """
@@ -173,17 +174,22 @@ def compare(old: Build, new: Build, row: str, rounds: int, jobs: int) -> Paired:
 
 
 def drain_in_turn(builds: Sequence[Build], what: str, jobs: int) -> dict[Build, list[float]]:
-    """The rate of every slice. The first one has what was fetched before the worker was told to go. A slice takes a few jobs more
-    than asked for, so a third of them is kept back."""
+    """The rate of every slice. The first one has what was fetched before the worker was told to go."""
     for build in builds:
         build.ask(f"drains.open({what})")
     rates: dict[Build, list[float]] = {build: [] for build in builds}
     for number in range(DRAIN_SLICES):
-        for build in builds if number % 2 else reversed(builds):
-            rates[build].append(build.ask(f"drains.some({jobs * 2 // (DRAIN_SLICES * 3)})"))
+        slices = {
+            build: build.ask(f"drains.some({jobs * 2 // (DRAIN_SLICES * 3)})")
+            for build in (builds if number % 2 else reversed(builds))
+        }
+        if None in slices.values():
+            break
+        for build, rate in slices.items():
+            rates[build].append(rate)
     for build in builds:
         build.ask("drains.close()")
-    return {build: some[1:] for build, some in rates.items()}
+    return {build: some[1:] or some for build, some in rates.items()}
 
 
 def ping_in_turn(builds: Sequence[Build]) -> dict[Build, list[float]]:
