@@ -96,8 +96,10 @@ async def test_what_rq_has_written_is_run_here(old: Old, new: NewApp) -> None:
     info = await new.app.job("default", typed.id).info()
     await new.work()
 
-    assert sorted(ran[:-1]) == sorted((n, [n, {"a": None}]) for n in range(120))
-    assert ran[-1] == (datetime(2026, 1, 2, tzinfo=UTC), Decimal("9.90"))
+    # Plain functions run in threads: the last one may overtake those before it.
+    booked = (datetime(2026, 1, 2, tzinfo=UTC), Decimal("9.90"))
+    assert ran.count(booked) == 1
+    assert sorted(one for one in ran if one != booked) == [(n, [n, {"a": None}]) for n in range(120)]
     assert info is not None and info.id == typed.id
     assert (report.moved["default"], report.left.total(), len(jobs)) == (121, 0, 120)
     assert old.left() == set()

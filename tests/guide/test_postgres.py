@@ -498,8 +498,8 @@ async def test_every_job_of_a_tracked_queue_has_its_row(app: qbull.App, orders_d
 
 
 async def statuses(orders_db: AsyncConnection, *expected: str) -> bool:
-    """Of the jobs in the order in which they were enqueued."""
-    cursor = await orders_db.execute("SELECT status FROM qbull_jobs ORDER BY created_at, job_id")
+    """Of the jobs by their keys: several may have been enqueued in one millisecond."""
+    cursor = await orders_db.execute("SELECT status FROM qbull_jobs ORDER BY key")
     found = tuple(row[0] for row in await cursor.fetchall())
     await orders_db.rollback()
     return found == expected
