@@ -1,8 +1,9 @@
 """`python -m bench.paired OLD`: another commit and this tree, in turn on one machine.
 
 A whole run of the bench for each would compare two moments of the machine. Here both builds are there at once, each with a
-server of its own, and every figure is taken from one and then at once from the other. Drains and pings are cut into slices of
-less than a tenth of a second, because the machine changes its speed within one. The median of these pairs says what changed. A build measures itself with its own bench, so the figures are those that both have.
+server of its own, and every figure is taken from one and then at once from the other. Drains and pings are cut into slices of about
+a tenth of a second, because the machine changes its speed within a second. The median of the pairs shows the change. Each build
+measures itself with its own bench, so the figures are those that both have.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ WHOLE = {
 """Measured as a whole."""
 LATENCY = "latency"
 ROWS = [*DRAINS, *WHOLE, LATENCY]
-"""More is better in every row; latency is turned round."""
-SLICES = 32
+"""A ratio above 1 is better in every row, also for latency."""
+PING_SLICES = 32
 SLICE_PINGS = 25
 """Pings of one build before it is the other's turn: the machine changes its speed within a second."""
 MEASURER = """
@@ -84,10 +85,10 @@ class Drains:
         self.kind = kind
         self.worker = stack.enter_context(measure.WorkerProcess(qbull.name, server.url, kind, held=True))
 
-    def some(self, count):
+    def drain_slice(self, count):
         left = qbull.left(server.redis, self.kind) - count
         if left < 0:
-            return None  # slices take a few jobs more than asked for
+            return None  # earlier slices have taken a few jobs more than asked for
         drained = measure.run_until(server, qbull, self.kind, [self.worker], left)
         self.worker.hold()
         time.sleep(0.05)  # what is on its way arrives
@@ -174,13 +175,13 @@ def compare(old: Build, new: Build, row: str, rounds: int, jobs: int) -> Paired:
 
 
 def drain_in_turn(builds: Sequence[Build], what: str, jobs: int) -> dict[Build, list[float]]:
-    """The rate of every slice. The first one has what was fetched before the worker was told to go."""
+    """The rate of each slice but the first, whose jobs were fetched before it began."""
     for build in builds:
         build.ask(f"drains.open({what})")
     rates: dict[Build, list[float]] = {build: [] for build in builds}
     for number in range(DRAIN_SLICES):
         slices = {
-            build: build.ask(f"drains.some({jobs * 2 // (DRAIN_SLICES * 3)})")
+            build: build.ask(f"drains.drain_slice({jobs * 2 // (DRAIN_SLICES * 3)})")
             for build in (builds if number % 2 else reversed(builds))
         }
         if None in slices.values():
@@ -196,7 +197,7 @@ def ping_in_turn(builds: Sequence[Build]) -> dict[Build, list[float]]:
     """The median latency of every slice, in nanoseconds. The first slices open connections and do not count."""
     for build in builds:
         build.ask("pings.open()")
-    for number in range(SLICES):
+    for number in range(PING_SLICES):
         for build in builds if number % 2 else reversed(builds):
             build.ask(f"pings.send({SLICE_PINGS})")
     return {

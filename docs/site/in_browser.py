@@ -69,24 +69,33 @@ def browser() -> Iterator[Browser | None]:
 
 
 def check_search(site: Path = SITE) -> list[str] | None:
-    """The words that do not find their page among the first hits, and requests that leave the site; None without a browser."""
+    """The words that do not find their page among the first hits; None without a browser."""
     with served(site) as url, browser() as chromium:
         if chromium is None:
             return None
         page = chromium.new_page()
-        outside: list[str] = []
-        page.on(
-            "request",
-            lambda request: request.url.startswith((url, "data:", "blob:")) or outside.append(request.url),
-        )
         page.goto(url + "index.html")
         box = opened_search(page)
         found = {word: results(page, box, word, url)[:HIT_COUNT] for word in words()}
-    return [f"{address} is fetched from elsewhere" for address in outside] + [
+    return [
         f"{word}: {right} is not among {', '.join(found[word])}"
         for word, right in words().items()
         if right.replace(".md", ".html") not in found[word]
     ]
+
+
+def requests_elsewhere(site: Path) -> list[str]:
+    """The addresses outside the site that its pages fetch. Empty without a browser."""
+    asked: list[str] = []
+    with served(site) as url, browser() as chromium:
+        if chromium is None:
+            return []
+        page = chromium.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        for path in PICTURES.values():
+            page.goto(url + path)
+            page.wait_for_load_state("networkidle")
+    return sorted({address for address in asked if not address.startswith((url, "data:", "blob:"))})
 
 
 def check_versions(published: Path, names: list[str], path: str) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from in_browser import check_search, check_versions
+from in_browser import check_search, check_versions, requests_elsewhere
 from markup import for_site
 from reference import REFERENCE
 from search import check, make_quiet, sections_of_site
@@ -87,7 +87,7 @@ def main() -> None:
     if done.returncode:
         sys.exit("the site was not built; see above")
     look_for_outside()
-    show_no_stars()
+    remove_star_counts()
     lead_to_sources(where)
     make_quiet(SITE / "search.json")
     list_home(SITE / "sitemap.xml", settings["site_url"])
@@ -96,7 +96,9 @@ def main() -> None:
         print("there is no Chromium: the search is checked by a model of it")
         wrong = check(sections_of_site(SITE / "search.json"))
     if wrong:
-        sys.exit("these words do not find their pages, or the site leaves its server:\n" + "\n".join(wrong))
+        sys.exit("these words do not find their pages:\n" + "\n".join(wrong))
+    if elsewhere := requests_elsewhere(SITE):
+        sys.exit("the pages fetch from elsewhere:\n" + "\n".join(elsewhere))
     try_picker()
     many = sum(1 for _ in SITE.rglob("*.html"))
     print(f"{many} pages in build/site; to read them: python -m http.server -d build/site")
@@ -204,7 +206,7 @@ def lead_to_sources(where: dict[str, str]) -> None:
             path.write_text(text.replace(link[0], ""))
 
 
-def show_no_stars() -> None:
+def remove_star_counts() -> None:
     """Keep the pages from asking GitHub for the stars of the repository."""
     for path in SITE.rglob("*.html"):
         path.write_text(path.read_text().replace(' data-md-component="source"', ""))

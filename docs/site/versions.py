@@ -66,21 +66,21 @@ def assemble(out: Path, sites: Mapping[str, Path], base: str) -> None:
     (out / "404.html").write_text(NOT_FOUND.format(base=base, default=default))
 
 
-def build_all(root: Path, out: Path, base: str) -> None:
-    """Every version of a repository, each built as its own tree says."""
+def build_all(root: Path, out: Path, base: str) -> list[str]:
+    """Build every version of a repository from its own tree. Returns their names."""
     tags = subprocess.run(["git", "tag"], cwd=root, check=True, capture_output=True, text=True).stdout.split()
     with tempfile.TemporaryDirectory(prefix="qbull-site-") as made:
         sites = {}
         for name, tag in releases_of(tags).items():
-            archive = subprocess.run(
-                ["git", "archive", tag], cwd=root, check=True, capture_output=True
-            ).stdout
             tree = Path(made) / name
-            tree.mkdir()
-            subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
+            clone = ["git", "clone", "--quiet", "--branch", tag, str(root), str(tree)]
+            subprocess.run(
+                clone, check=True, stderr=subprocess.DEVNULL
+            )  # it explains what a detached HEAD is
             sites[name] = build(tree, name)
         sites[MAIN] = build(root, MAIN)
         assemble(out, sites, base)
+    return list(sites)
 
 
 def build(tree: Path, name: str) -> Path:
@@ -91,8 +91,7 @@ def build(tree: Path, name: str) -> Path:
 
 def main() -> None:
     settings = yaml.safe_load((Path(__file__).parent / "mkdocs.yml").read_text())
-    build_all(ROOT, PUBLISHED, settings["site_url"])
-    names = [path.parent.name for path in sorted(PUBLISHED.glob("*/index.html"))]
+    names = build_all(ROOT, PUBLISHED, settings["site_url"])
     print(f"{', '.join(names)} in build/published; to read them: python -m http.server -d build/published")
 
 

@@ -122,7 +122,7 @@ end
 local function wait_in_lane(lane, id, record, returns)
   local lists = returns and returning or joining
   local list = lane
-  if has_flag(record, RANKED_FLAG) then list = lane_lists.ranked(lane, level_of(record)) end
+  if has_flag(record, RANKED_FLAG) then list = lane_lists.short_name(lane, level_of(record)) end
   local ids = lists[list]
   if not ids then
     ids = {}

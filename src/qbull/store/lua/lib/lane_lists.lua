@@ -8,10 +8,10 @@ local lane_lists = {ranks = {}} -- one table, because a script has at most 200 l
 -- `ranks` has the levels of a lane and, under '', whether any lane has some.
 
 -- A list of a lane, without the start of its name.
-lane_lists.ranked = function(lane, level) return level == '5' and lane or lane .. ':' .. level end
+lane_lists.short_name = function(lane, level) return level == '5' and lane or lane .. ':' .. level end
 
 lane_lists.name = function(lane, level)
-  return base .. 'lane:' .. (level and lane_lists.ranked(lane, level) or lane)
+  return base .. 'lane:' .. (level and lane_lists.short_name(lane, level) or lane)
 end
 
 -- The list that a job with this record waits in.
