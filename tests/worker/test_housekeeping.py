@@ -15,7 +15,7 @@ from qbull.worker.process.reclaimer import Reclaimer
 async def test_what_a_dead_worker_said_of_itself_goes(
     server_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MIN_IDLE_TIME_MS", "500")
+    monkeypatch.setenv("MIN_IDLE_TIME_MS", "10000")
     app = qbull.App(server_url, prefix="test")
     app.queue("email")
     await store.register_worker("ghost", RegisteredWorker("gone.example", 1), 0.1)
