@@ -15,6 +15,7 @@ from qbull.core.access import Access
 from qbull.core.alerts import Alerts
 from qbull.core.cron import zone_of
 from qbull.core.demand import WorkerOffer, read_labels, read_resources
+from qbull.core.digits import whole_number
 from qbull.core.durability import Durability
 from qbull.core.sharing import Sharing, make_sharing
 from qbull.core.single_sign_on import SingleSignOn
@@ -146,9 +147,9 @@ class SystemdSettings(msgspec.Struct, frozen=True):
 def systemd_settings(environ: Mapping[str, str] | None = None) -> SystemdSettings:
     """The socket that systemd listens at, and the time within which it wants to hear from this process."""
     env = _set_variables(environ)
-    watchdog = env.get("WATCHDOG_USEC", "")
+    watchdog = whole_number(env.get("WATCHDOG_USEC", ""))
     is_ours = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    seconds = int(watchdog) / 1_000_000 if watchdog.isdecimal() and int(watchdog) and is_ours else None
+    seconds = watchdog / 1_000_000 if watchdog and is_ours else None
     return SystemdSettings(env.get("NOTIFY_SOCKET"), seconds)
 
 

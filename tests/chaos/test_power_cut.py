@@ -18,6 +18,7 @@ import pytest
 
 import qbull
 from conftest import eventually
+from needed_tools import needs_tool
 from qbull.core.durability import Durability
 from qbull.store import retry
 from topology import DURABLE, Node, Pair, raised_pair
@@ -31,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(
         sys.platform != "linux", reason="needs /proc and a library that is loaded before others"
     ),
-    pytest.mark.skipif(COMPILER is None, reason="needs a C compiler (cc)"),
+    needs_tool(COMPILER, "needs a C compiler (cc)"),
 ]
 
 

@@ -11,7 +11,7 @@ from qbull.core.digits import MAX_DIGITS, whole_number
 
 @given(st.integers(0, 10**MAX_DIGITS - 1))
 def test_a_number_is_read_back(number: int) -> None:
-    assert whole_number(str(number)) == number
+    assert whole_number(str(number)) == whole_number(str(number).encode()) == number
 
 
 @given(st.text(st.characters(categories=["Nd", "No", "Nl", "Ll"])))
@@ -22,4 +22,4 @@ def test_no_text_raises(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "²", "٣", "①", "-1", "+1", "1_0", " 1", "9" * 5000, "0" * 5000])
 def test_anything_else_is_no_number(text: str) -> None:
-    assert whole_number(text) is None
+    assert whole_number(text) is whole_number(text.encode()) is None

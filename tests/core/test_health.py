@@ -191,9 +191,20 @@ def test_results_that_their_count_removes_long_before_their_age_are_named(
     assert [one.kind for one in found] == (["retention"] if told else [])
     if told:
         assert found[0].severity == "info"
+        assert found[0].since_ms == ago(90)
         assert found[0].fact == (
             "completed jobs, their results and their ids stay for about 10 s, because only 10,000 are kept"
         )
+
+
+def test_a_paused_queue_names_who_paused_it_since_when() -> None:
+    [one] = problems(QueueFacts("mail", pause=Pause(ago(60), "ann"), partitions=(waiting(60),)))
+
+    assert (one.by, one.since_ms) == ("ann", ago(60))
+
+
+def test_an_unavailable_server_is_so_since_it_did_not_answer() -> None:
+    assert (unavailable().since_ms, unavailable(ago(9)).since_ms) == (None, ago(9))
 
 
 def test_failures_last_since_the_first_minute_without_a_gap() -> None:
@@ -208,6 +219,7 @@ def test_each_later_worker_replaces_one_that_was_lost() -> None:
 
     [one] = problems(lost=lost, started_ms={"before": ago(900)})
     assert (one.fact, one.since_ms, one.worker) == ("2 workers were lost and not replaced", ago(300), "b")
+    assert one.workers == ("a", "b")
     [one] = problems(lost=lost, started_ms={"before": ago(900), "after": ago(100)})
     assert one.fact == "1 worker was lost and not replaced"
     assert kinds(lost=lost, started_ms={"c": ago(100), "d": ago(220)}) == []

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.histograms import Histograms
-from qbull.core.latency import SPANS, by_step, first_step, percentiles, together
+from qbull.core.latency import MAX_PERIOD_STEPS, SPANS, by_step, latest, percentiles, period_between, together
 
 READY_MS = 1_700_000_000_000
 
@@ -35,9 +35,37 @@ def test_a_task_may_have_colons_in_its_name() -> None:
 
 def test_every_chart_ends_with_the_step_of_now() -> None:
     now_ms = 1_700_000_123_456
-    for form in SPANS.values():
-        last = first_step(now_ms, form) + form.steps - 1
+    for span, form in SPANS.items():
+        last = latest(now_ms, span).first + form.steps - 1
         assert last * form.step_seconds * 1000 <= now_ms < (last + 1) * form.step_seconds * 1000
+
+
+def test_a_chosen_period_has_the_finest_steps_that_are_kept() -> None:
+    now = 1_700_000_000
+    steps = {
+        (now - 3600, now): 60,
+        (now - 20 * 3600, now - 19 * 3600): 60,
+        (now - 6 * 3600, now): 300,
+        (now - 23 * 3600, now): 600,
+        (now - 26 * 3600, now - 25 * 3600): 3600,
+        (now - 7 * 86_400, now): 3600,
+        (now - 20 * 86_400, now): 21_600,
+    }
+
+    assert {period: period_between(*period, now).form.step_seconds for period in steps} == steps
+
+
+@given(st.integers(0, 1_700_000_000), st.integers(1, 1_700_000_000))
+def test_a_chosen_period_is_bounded_and_has_its_first_and_last_second(start: int, length: int) -> None:
+    now = 1_700_000_000
+    period = period_between(start, start + length, now)
+
+    first = period.first * period.form.step_seconds
+    after = first + period.form.steps * period.form.step_seconds
+    assert 1 <= period.form.steps <= MAX_PERIOD_STEPS
+    kept = max(start, now - 30 * 86_400)
+    if start + length > kept:
+        assert first <= kept and after >= min(start + length, now + 1)
 
 
 @given(st.lists(st.floats(0.000_002, 3600), min_size=1, max_size=200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,9 @@ def test_those_who_must_catch_it_are_there(saboteur: Saboteur) -> None:
 
 def test_each_has_a_name_of_its_own() -> None:
     assert len({saboteur.name for saboteur in SABOTEURS}) == len(SABOTEURS)
+
+
+def test_the_page_of_reliability_knows_how_many_there_are() -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+
+    assert re.findall(r"(\d+) broken builds", page) == [str(len(SABOTEURS))]

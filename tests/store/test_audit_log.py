@@ -81,6 +81,27 @@ async def test_a_changed_and_an_inserted_entry_show(store: Store) -> None:
     assert "is not part of the chain" in report.faults[1]
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "x"])
+async def test_a_planted_number_shows_and_stops_no_check(store: Store, number: str) -> None:
+    await write_six(store)
+    fields = ("e", msgspec.json.encode(OTHER), "n", number, "p", "\xff", "h", "0" * 64)
+
+    await store.server.call("XADD", store.names.trail, "*", *fields)
+
+    assert [record.entry.who for record in await audit_log.read(store, 3)] == ["bob", "ada", "ada"]
+    report = await audit_log.verify(store, "trail")
+    assert any("was changed" in fault for fault in report.faults), report.faults
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²", "x"])
+async def test_a_planted_head_shows_and_stops_no_check(store: Store, number: str) -> None:
+    await write_six(store)
+
+    await store.server.call("HSET", f"{store.names.trail}:chain", "number", number, "oldest", number)
+
+    assert (await audit_log.verify(store, "trail")).faults
+
+
 async def test_entries_that_are_too_many_or_written_by_an_earlier_version_are_no_fault(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,12 @@ def test_the_oldest_server_knows_every_command_of_its_lines(node: Node) -> None:
             commands |= set(re.findall(r"\+(\S+)", acl([role], place, role)))
     found = {}
     for command in sorted(commands):
-        [_, facts] = node.tell("COMMAND DOCS", command)
+        described = node.tell("COMMAND DOCS", command)
+        if not described:
+            assert rights.COMMAND_VERSIONS[command] > node.version, f"this server does not know {command}"
+            found[command] = rights.COMMAND_VERSIONS[command]
+            continue
+        [_, facts] = described
         facts = dict(zip(facts[::2], facts[1::2], strict=True))
         found[command] = version_in(facts[b"since"].decode())
 
@@ -142,7 +147,8 @@ def test_lines_name_no_command_that_the_server_does_not_know(
 ) -> None:
     for role in ACL_ROLES:
         line = acl([role], AclScope("test", version=version), "somebody")
-        assert node.tell(*line.split()) == b"OK"
+        if node.version >= (version or (7, 2)):
+            assert node.tell(*line.split()) == b"OK"
         assert ("client|setinfo" in line) == (version != (7, 0))
     with pytest.raises(ConfigError, match="needs WAITAOF, which servers before"):
         acl(["producer"], AclScope("test", durability="strict", version=(7, 0)), "somebody")
@@ -356,7 +362,10 @@ async def test_every_right_that_is_used_is_needed(node: Node, role: str, admin_s
     for command in sorted((used & given) - _swallowed(role)):
         grant(node, role, f"-{command}")
         await begin(node, role, admin_store)
-        with pytest.raises(ServerRefused, match=re.escape(f'user "{role}" may not run {command};')):
+        named = re.escape(f'user "{role}" may not run {command};')
+        # Redis 7.0 does not name the command that a script may not run.
+        unnamed = "can't run this command or subcommand" if node.version < (7, 2) else named
+        with pytest.raises(ServerRefused, match=f"{named}|{unnamed}"):
             await works(node, role)
 
 
@@ -372,6 +381,8 @@ def _swallowed(role: str) -> set[str]:
 
 async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(tmp_path: Path) -> None:
     with raised_cluster(tmp_path, DURABLE) as cluster:
+        if cluster.nodes[0].version < rights.COMMAND_VERSIONS["waitaof"]:
+            pytest.skip("this server has no WAITAOF")
         place = AclScope("test", topology="cluster", durability="strict")
         for node in cluster.nodes:
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
@@ -387,7 +398,9 @@ async def test_a_producer_of_a_cluster_with_a_profile_needs_what_its_line_says(t
 
 async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(tmp_path: Path) -> None:
     with raised_trio(tmp_path, DURABLE) as trio:
-        place = AclScope("test", topology="sentinel", durability="replicated")
+        place = AclScope(
+            "test", topology="sentinel", durability="replicated", version=trio.servers[0].version
+        )
         for node in trio.servers:
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")
@@ -409,7 +422,10 @@ async def test_a_producer_of_sentinels_with_a_profile_needs_what_its_lines_say(t
 @pytest.mark.parametrize("durability", DURABILITIES)
 async def test_a_profile_needs_what_its_line_says(tmp_path: Path, durability: str) -> None:
     with raised_pair(tmp_path) as pair:
-        place = AclScope("test", durability=durability, database=3)  # type: ignore[arg-type]
+        version = pair.primary.version
+        if durability == "strict" and version < rights.COMMAND_VERSIONS["waitaof"]:
+            pytest.skip("this server has no WAITAOF")
+        place = AclScope("test", durability=durability, database=3, version=version)  # type: ignore[arg-type]
         for node in (pair.primary, *pair.replicas):
             node.tell(*acl(["producer"], place, "web").replace(rights.PASSWORD_PLACEHOLDER, "word").split())
             node.tell("ACL", "LOG", "RESET")

@@ -54,6 +54,25 @@ def test_a_script_gets_the_libraries_of_its_libraries_each_once_and_in_order(tmp
     assert source.count("local ground") == 1
 
 
+async def test_a_long_script_continues_in_nested_functions(tmp_path: Path, store: Store) -> None:
+    """More than 60 names of enclosing functions cannot be used: then a script stays in the present one."""
+    libraries = {
+        f"lib_part{part}": "\n".join(f"local function n{part}x{n}() return {n} end" for n in range(25))
+        for part in range(4)
+    }
+    used = "\n".join(f"sum = sum + n{part}x{n}()" for part in range(4) for n in range(25))
+    folder = write(
+        tmp_path,
+        verb=f"-- KEYS  base\n-- USES  part0 part1 part2 part3\nlocal sum = 0\n{used}\nreturn sum",
+        **libraries,
+    )
+
+    source = load_script("verb", folder).source
+
+    assert source.count("return (function()") == 2
+    assert await store.server.call("EVAL", source, 1, "{base}:") == 4 * sum(range(25))
+
+
 def test_a_number_with_a_name_takes_no_local_variable(tmp_path: Path) -> None:
     folder = write(
         tmp_path,

@@ -66,13 +66,30 @@ async def test_a_lane_is_empty_when_all_of_it_is_done(store: Store) -> None:
 
 async def test_what_waits_in_a_lane_leaves_as_a_train(store: Store) -> None:
     driver = await PartitionDriver.open(store, order="key")
-    await driver.enqueue(*(f"a{n:02d}" for n in range(140)), key="a")
+    await driver.enqueue(*(f"a{n:02d}" for n in range(270)), key="a")
     (first,) = await driver.fetch()
 
     await driver.finish(first)
 
     (train,) = await driver.fetch()
-    assert ids_of(train) == [f"a{n:02d}" for n in range(1, 129)]
+    assert ids_of(train) == [f"a{n:02d}" for n in range(1, 257)]
+
+
+async def test_jobs_of_short_trains_share_an_entry_of_completed_jobs(store: Store) -> None:
+    driver = await PartitionDriver.open(store, order="key")
+    for key in "abc":
+        await driver.enqueue(*(f"{key}{n}" for n in range(4)), key=key)
+    await driver.complete_together()
+    trains = await driver.fetch()
+    outcomes = PartitionOutcomes()
+    for job in [job for train in trains for job in train.jobs()]:
+        outcomes.done_in_train(job.position, job.id, job.record, append_ending(Ending(1, 1.0, "w1")))
+
+    assert await driver.partition.settle(outcomes) == []
+
+    assert [len(train.jobs()) for train in trains] == [3, 3, 3]
+    assert [await driver.state(f"{key}{n}") for key in "abc" for n in range(4)] == ["completed"] * 12
+    assert await store.server.call("XLEN", driver.partition.base + "completed") == 2
 
 
 async def test_a_train_is_not_heavier_than_it_should_be(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 
@@ -71,6 +72,12 @@ async def swell(key: str) -> int:
     pieces = [bytes(600 + number % 3000) for number in range(50_000)]
     left_over.extend(pieces[::50])
     return anonymous_memory(os.getpid())
+
+
+@work.task
+async def frozen_objects(key: str) -> int:
+    """Gives the number of objects that the garbage collector leaves alone."""
+    return gc.get_freeze_count()
 
 
 left_over: list[bytes] = []

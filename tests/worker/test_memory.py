@@ -1,4 +1,4 @@
-"""A worker process does not keep what one large job needed."""
+"""A worker process does not keep what one large job needed, and does not search its own code for garbage."""
 
 from __future__ import annotations
 
@@ -47,3 +47,13 @@ async def test_without_it_the_memory_stays(log: Path, server_url: str) -> None:
         await (await logging_app.touch.enqueue(key="k")).result(timeout=60)
 
         assert logging_app.anonymous_memory(worker) > swollen - 50_000
+
+
+async def test_loaded_code_is_no_work_for_the_garbage_collector(log: Path, server_url: str) -> None:
+    async def is_frozen() -> bool:
+        job = await logging_app.frozen_objects.enqueue(key="k")
+        return await job.result(timeout=60) > 10_000
+
+    async with WorkerProcesses(server_url, log):
+        # The first job may run before the worker has started completely.
+        await eventually(is_frozen)

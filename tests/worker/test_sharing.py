@@ -48,6 +48,24 @@ async def test_a_worker_takes_its_place_among_the_others_last(app: qbull.App, st
     )
 
 
+async def test_a_start_costs_the_other_workers_no_look_for_each_queue(app: qbull.App, store: Store) -> None:
+    """Each registration wakes up all queues of all workers, and each of them wants to see the registry."""
+    for number in range(20):
+        app.queue(f"queue{number}").task(name="task")(lambda: None)
+    call = store.server.call
+    async with app.worker():
+        await call("CONFIG", "SET", "slowlog-max-len", 100_000, "slowlog-log-slower-than", 0)
+        await call("SLOWLOG", "RESET")
+        async with app.worker():
+            pass
+        calls = [entry[3] for entry in await call("SLOWLOG", "GET", -1)]
+    await call("CONFIG", "SET", "slowlog-max-len", 128, "slowlog-log-slower-than", 10_000)
+
+    digests = [call[1].decode() for call in calls if call[0] == b"EVALSHA"]
+    assert 0 < digests.count(script("worker_register").digest) <= 10
+    assert 0 < digests.count(script("workers").digest) <= 50
+
+
 async def test_static_workers_read_what_the_formula_says(shared: PartitionedQueue) -> None:
     async with (
         shared.worker(Sharing("static", instance=0, instances=2)),

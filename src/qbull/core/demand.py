@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from qbull.core.digits import whole_number
 from qbull.core.ids import check_name
 from qbull.errors import ConfigError, DeclarationError, QbullError
 
@@ -98,9 +99,12 @@ def read_resources(texts: Iterable[str], source: str) -> dict[str, int]:
     """Resources from texts such as `gpu=2`."""
     found = {}
     for name, count in _pairs(texts, source, "gpu=1").items():
-        if not count.isascii() or not count.isdecimal():
-            raise ConfigError(f'{source} "{name}={count}": give a whole number of tokens, such as {name}=1')
-        found[name] = _tokens(name, int(count), ConfigError)
+        number = whole_number(count)
+        if number is None:
+            raise ConfigError(
+                f'{source} "{name}={count[:100]}": give a whole number of tokens, such as {name}=1'
+            )
+        found[name] = _tokens(name, number, ConfigError)
     return found
 
 

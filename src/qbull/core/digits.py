@@ -10,7 +10,7 @@ MAX_DIGITS = 18
 """A number of this many digits fits into 64 bits."""
 
 
-def whole_number(text: str) -> int | None:
+def whole_number(text: str | bytes) -> int | None:
     """The number that a text of the digits 0 to 9 stands for; None for any other text."""
     if len(text) > MAX_DIGITS or not text.isascii() or not text.isdigit():
         return None

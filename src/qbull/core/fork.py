@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from qbull.core.digits import whole_number
 from qbull.core.durable import ANY_ARGUMENTS, CHECKPOINT_PREFIX, STARTS, StepKey, StepRecord
 from qbull.core.published import PUBLISH_PREFIX
 from qbull.errors import ArgumentsError
@@ -45,6 +46,12 @@ class CopiedStep(NamedTuple):
 
     record: StepRecord
     patch: int | str | None = None
+
+
+def step_in(text: str) -> int | str:
+    """The step that a text names: a number if it is one, otherwise a name."""
+    number = whole_number(text)
+    return text if number is None else number
 
 
 def copied_steps(records: Sequence[StepRecord], request: ForkRequest) -> list[CopiedStep]:
@@ -114,7 +121,9 @@ def _named(records: Sequence[StepRecord], name: str, parameter: str) -> int:
         return numbers[0]
     if not numbers:
         known = ", ".join(dict.fromkeys(record.name for record in records)) or "none"
-        raise ArgumentsError(f'fork({parameter}=…): there is no such step "{name}"; the steps are: {known}')
+        raise ArgumentsError(
+            f'fork({parameter}=…): there is no such step "{name[:100]}"; the steps are: {known}'
+        )
     listed = ", ".join(map(str, numbers))
     raise ArgumentsError(f'fork({parameter}=…): the steps {listed} have the name "{name}"; give the number')
 

@@ -7,6 +7,7 @@ metrics, `qbull doctor` and the alerts all show its list, so they cannot disagre
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -29,6 +30,8 @@ REPORTED_ALERTS: frozenset[ProblemKind] = frozenset({"failed", "repeated", "miss
 """Alerts about events, which the present state of the queues does not show."""
 REPLACEMENT_SLACK_MS = 30_000
 """A worker may be replaced before its loss is noticed."""
+MAX_NAMED_WORKERS = 20
+"""Lost workers that a problem names, those lost first."""
 MIN_FAILED_ATTEMPTS = 10
 """Fewer failed attempts are no failure rate."""
 MIN_FAILURE_RATIO, MAX_FAILURE_RATIO = 0.1, 0.5
@@ -253,6 +256,7 @@ def _paused(queue: QueueFacts) -> list[HealthProblem]:
             f'run "qbull resume {queue.name}"',
             queue.name,
             since_ms,
+            by=queue.pause.by or None,
             values={"jobs": jobs, "added": added},
             severity="warning" if added else PROBLEM_SEVERITIES["paused"],
         )
@@ -293,7 +297,7 @@ def _failing(queue: QueueFacts) -> list[HealthProblem]:
             f"usually {usual:.0%}",
             f'run "qbull failures {queue.name}" to see the reasons',
             queue.name,
-            _failing_since_ms(queue.minutes),
+            _since_ms(queue.minutes, "failed"),
             values={"failed": failed, "attempts": attempts, "usual": round(usual * 100)},
             severity=PROBLEM_SEVERITIES["failing"],
         )
@@ -318,17 +322,18 @@ def _short_retention(queue: QueueFacts) -> list[HealthProblem]:
             f"{queue.kept:,} are kept",
             "set keep=Keep(completed_for=…) to keep them by age alone, or a larger count",
             queue.name,
+            _since_ms(queue.minutes, "succeeded"),
             values={"seconds": round(seconds), "kept": queue.kept},
             severity=PROBLEM_SEVERITIES["retention"],
         )
     ]
 
 
-def _failing_since_ms(minutes: Sequence[MinuteOutcomes]) -> int:
-    """The first of the last minutes without a gap in which attempts failed."""
+def _since_ms(minutes: Sequence[MinuteOutcomes], outcome: Literal["succeeded", "failed"]) -> int:
+    """The first of the last minutes without a gap in which attempts ended so."""
     since_ms = minutes[-1].at_ms
     for minute in reversed(minutes[:-1]):
-        if not minute.failed:
+        if not getattr(minute, outcome):
             break
         since_ms = minute.at_ms
     return since_ms
@@ -355,6 +360,7 @@ def _lost(facts: HealthFacts, limits: HealthLimits) -> list[HealthProblem]:
             'see "qbull workers", and the logs of its machine',
             since_ms=missing[0].at_ms,
             worker=missing[-1].worker,
+            workers=tuple(one.worker for one in missing[:MAX_NAMED_WORKERS]),
             values={"workers": count},
             severity=PROBLEM_SEVERITIES["lost"],
         )

@@ -5,6 +5,7 @@ store/read/health.py reads them. All times are milliseconds on the server's cloc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -124,6 +125,13 @@ class QueueFacts(msgspec.Struct, frozen=True):
     kept_seconds: float | None = None
     succeeded: int = 0
     failed: int = 0
+
+    def held_jobs(self) -> Counter[str]:
+        """How many jobs of this queue each worker has."""
+        held: Counter[str] = Counter()
+        for one in self.partitions:
+            held.update(one.deliveries)
+        return held
 
 
 class LimitFacts(msgspec.Struct, frozen=True):

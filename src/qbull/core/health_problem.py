@@ -42,8 +42,9 @@ PROBLEM_SEVERITIES: dict[ProblemKind, Severity] = {
 class HealthProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong.
 
-    `fact` and `remedy` are for people; `kind` and `values` are for programs that use their own words. Only
-    people with a token may see `worker`.
+    `fact` and `remedy` are for people; `kind` and `values` are for programs that use their own words. `by` is
+    who caused it, and `workers` are those that were lost. Only people with a token may see `worker`,
+    `workers` and `by`.
     """
 
     kind: ProblemKind
@@ -55,6 +56,8 @@ class HealthProblem(msgspec.Struct, frozen=True):
     schedule: str | None = None
     task: str | None = None
     worker: str | None = None
+    workers: tuple[str, ...] = ()
+    by: str | None = None
     limit: str | None = None
     values: dict[str, int] = msgspec.field(default_factory=dict)
     severity: Severity = "critical"
@@ -74,8 +77,13 @@ class HealthProblem(msgspec.Struct, frozen=True):
         return f"{self.subject}: {self.fact}"
 
 
-def unavailable() -> HealthProblem:
-    return HealthProblem("away", "the job server cannot be reached", 'start it, or see "qbull doctor"')
+def unavailable(since_ms: int | None = None) -> HealthProblem:
+    return HealthProblem(
+        "away",
+        "the job server cannot be reached",
+        'start it, or see "qbull doctor"',
+        since_ms=since_ms,
+    )
 
 
 def status_of(problems: Iterable[HealthProblem]) -> HealthStatus:

@@ -117,15 +117,6 @@ def read(named: Mapping[str, int]) -> tuple[dict[str, Histogram], Histogram]:
     return {task: Histogram(counted) for task, counted in sorted(durations.items())}, Histogram(waits)
 
 
-def waits_in(named: Mapping[str, int]) -> dict[int, int]:
-    """How many jobs waited how long, by the length of their wait in bits of microseconds."""
-    return {
-        at: n
-        for name, n in named.items()
-        if name.startswith("w:") and (at := whole_number(name[2:])) is not None and at != SUM_INDEX
-    }
-
-
 def quantile(counted: Mapping[int, int], part: float) -> float | None:
     """The quantile `part` of times in milliseconds, interpolated in its bucket; None without counts."""
     left = part * sum(counted.values())

@@ -37,6 +37,19 @@ SPANS: dict[LatencySpan, SpanForm] = {
     "7d": SpanForm(3600, 1, 168),
     "30d": SpanForm(3600, 6, 120),
 }
+MINUTES_KEPT_SECONDS = 86_400
+HOURS_KEPT_SECONDS = 30 * 86_400
+MAX_PERIOD_STEPS = 180
+"""Steps of a period that somebody chose."""
+STEP_UNITS = ((60, 1), (60, 5), (60, 10), (3600, 1), (3600, 6))
+"""The steps of such periods, the finest first: the unit in seconds, and units in a step."""
+
+
+class LatencyPeriod(NamedTuple):
+    """A period of a chart: the number since 1970 of its first step, and the form of its steps."""
+
+    first: int
+    form: SpanForm
 
 
 @dataclass(slots=True)
@@ -63,9 +76,32 @@ def percentiles(counted: Mapping[int, int]) -> Percentiles:
     return Percentiles(*(quantile(counted, part) for part in (0.5, 0.95, 0.99)))
 
 
-def first_step(now_ms: int, form: SpanForm) -> int:
-    """The number since 1970 of the first step of a chart that ends now."""
-    return now_ms // 1000 // form.step_seconds - form.steps + 1
+def recent_waits(slices: Slices, since_minute: int) -> Counter[int]:
+    """The waits in the minutes from one on, of all tasks."""
+    waits: Counter[int] = Counter()
+    recent = {number: named for number, named in slices.items() if number >= since_minute}
+    for tasks in by_step(recent, SPANS["1h"]).values():
+        waits.update(together(tasks.values()).waits)
+    return waits
+
+
+def latest(now_ms: int, span: LatencySpan) -> LatencyPeriod:
+    """The period of a span that ends with the step of now."""
+    form = SPANS[span]
+    return LatencyPeriod(now_ms // 1000 // form.step_seconds - form.steps + 1, form)
+
+
+def period_between(start: int, end: int, now: int) -> LatencyPeriod:
+    """A period in the finest steps that are kept for it and fit into a chart, from times in seconds."""
+    end = min(end, now + 1)
+    start = max(min(start, end - 1), now - HOURS_KEPT_SECONDS)
+    for unit_seconds, units in STEP_UNITS:
+        form = SpanForm(unit_seconds, units, 0)
+        first = start // form.step_seconds
+        steps = max(end - 1, start) // form.step_seconds - first + 1
+        if steps <= MAX_PERIOD_STEPS and (unit_seconds > 60 or start >= now - MINUTES_KEPT_SECONDS):
+            break
+    return LatencyPeriod(first, form._replace(steps=steps))
 
 
 def by_step(slices: Slices, form: SpanForm) -> dict[int, dict[str, TaskLatency]]:

@@ -15,6 +15,7 @@ from typing import Literal, assert_never, get_args
 import msgspec
 from msgspec.structs import replace
 
+from qbull.core.digits import whole_number
 from qbull.errors import ConfigError, quoted_choices
 
 SharingMode = Literal["auto", "leased", "static"]
@@ -128,13 +129,14 @@ def _static_sharing(per_pod: int | None, instance: str | None, instances: int | 
         )
     if instance is None:
         raise ConfigError(f"INSTANCE_COUNT={instances} needs INSTANCE_ID: which of them this is, from 0")
-    digits = re.search(r"(\d+)$", instance)
-    if digits is None:
+    digits = re.search(r"[0-9]+$", instance)
+    number = whole_number(digits.group()) if digits is not None else None
+    if number is None:
         raise ConfigError(
             f'INSTANCE_ID="{_printable(instance)}": give a number, '
             "or a name that ends in one such as worker-3"
         )
-    return Sharing("static", None, int(digits.group(1)), instances)
+    return Sharing("static", None, number, instances)
 
 
 def _printable(text: str) -> str:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SEARCH_SECONDS = 0.4
 """How long one answer searches. The next one continues."""
+FIRST_ANSWER_SECONDS = 0.1
+"""How long the first answer searches, and others that have found something: people wait for it."""
 SEARCH_LIMIT_BYTES = 8 << 20
 """The jobs of one answer take about so many bytes at most, and one more job."""
 FINISHED_STEP_JOBS = 200
@@ -55,6 +57,7 @@ class SearchRequest:
         limit: Maximum number of jobs.
         cursor: The `next` of the answer before.
         seconds: When the search stops, even if it has found less.
+        is_quick: Whether the first answer, and one that has found something, stops sooner.
     """
 
     queues: Sequence[Queue]
@@ -63,6 +66,7 @@ class SearchRequest:
     limit: int = 50
     cursor: str | None = None
     seconds: float = SEARCH_SECONDS
+    is_quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,8 @@ class JobSearch:
 
     def __post_init__(self) -> None:
         self._given_ids = frozenset(self.request.query.words)  # They were found by their ids.
-        self._until = time.monotonic() + self.request.seconds
+        began = time.monotonic()
+        self._soon, self._until = began + FIRST_ANSWER_SECONDS, began + self.request.seconds
         self._place_of = {(one.queue.name, one.partition.number): one for one in self.places}
 
     @property
@@ -190,8 +195,11 @@ class JobSearch:
                         return
                     if await anext(line, None) is None:
                         lines.remove(line)
-                if time.monotonic() >= self._until:
+                if time.monotonic() >= (self._soon if self._may_end_soon() else self._until):
                     return
+
+    def _may_end_soon(self) -> bool:
+        return self.request.is_quick and (self.request.cursor is None or bool(self.found))
 
     async def _read_active(self) -> None:
         for place in self.places:

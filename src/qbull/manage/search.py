@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from qbull.core.cascades import root_cause
 from qbull.core.failures import fingerprint, normal_form
 from qbull.core.job_filter import JobFilter, JobFilterArguments
 from qbull.core.job_info import JobInfo
@@ -86,6 +87,11 @@ class FailureGroup:
     last_at: datetime
     last: str
     last_error: str
+
+    @property
+    def cascade(self) -> bool:
+        """Whether they failed because another job of their flow did."""
+        return root_cause(self.last_error) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ docs/operate/move.md has the steps for people, store/verbs/hand_over.py those fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from qbull.core.ids import new_token
-from qbull.errors import Conflict, NotFound
+from qbull.errors import Conflict, NotFound, ServerAway
 from qbull.manage.live_settings import PAUSE_NOTICE_SECONDS
 from qbull.store.connection.address import Address
 from qbull.store.read.inspect import Counts
@@ -21,6 +22,8 @@ from qbull.store.verbs.hand_over import QueueHandOver, QueueMove, copy_limits, o
 
 if TYPE_CHECKING:
     from qbull.app import App
+
+A = TypeVar("A")
 
 SAME_SERVER_PROBE_MS = 60_000
 MOVE_POLL_SECONDS = 0.1
@@ -95,7 +98,7 @@ class ServerMove:
 
     async def _run(self, wait: float, on_step: Callable[[str], object]) -> list[str]:
         names = [one.queue for one in await self.check() if not one.done]
-        moves = await self._begin(names)
+        moves = await self._begin(names, wait)
         on_step(f"paused {_listed(names)}; waiting for running jobs")
         busy = await self._until_idle(names, wait)
         if busy:
@@ -103,15 +106,15 @@ class ServerMove:
             return names
         left = [name for name in names if not await self._move(name, moves[name], wait, on_step)]
         if not self._chosen and not left:
-            await copy_limits(self._source, self._target)
+            await _when_up(partial(copy_limits, self._source, self._target), wait)
         return left
 
-    async def _begin(self, names: Sequence[str]) -> dict[str, QueueMove]:
+    async def _begin(self, names: Sequence[str], wait: float) -> dict[str, QueueMove]:
         """Pause the queues. If one of them cannot move, none does."""
         moves: dict[str, QueueMove] = {}
         try:
             for name in names:
-                moves[name] = await self._hand_over(name).begin()
+                moves[name] = await _when_up(self._hand_over(name).begin, wait)
         except Conflict:
             await self._give_up(moves)
             raise
@@ -124,12 +127,12 @@ class ServerMove:
     async def _move(self, name: str, move: QueueMove, wait: float, on_step: Callable[[str], object]) -> bool:
         hand_over = self._hand_over(name)
         until = asyncio.get_running_loop().time() + wait
-        while not await hand_over.move_partitions(move):
+        while not await _when_up(partial(hand_over.move_partitions, move), wait):
             if asyncio.get_running_loop().time() > until:
                 await hand_over.give_up(move)
                 return False
             await asyncio.sleep(MOVE_POLL_SECONDS)
-        await hand_over.finish(move)
+        await _when_up(partial(hand_over.finish, move), wait)
         on_step(f'queue "{name}" is at {self._address}')
         return True
 
@@ -144,7 +147,8 @@ class ServerMove:
             busy = [
                 name
                 for name in names
-                if (await self._counts(name)).active or await self._hand_over(name).has_messages()
+                if (await self._counts(name)).active
+                or await _when_up(self._hand_over(name).has_messages, wait)
             ]
             passed = loop.time() - paused_at
             if not busy and passed >= PAUSE_NOTICE_SECONDS:
@@ -193,6 +197,22 @@ class ServerMove:
                     f'queue "{name}": job {id} belongs to a flow or has called another job, which may be in '
                     "another queue. Move all queues together, without --queue, or wait until it has ended."
                 )
+
+
+async def _when_up(step: Callable[[], Awaitable[A]], wait: float) -> A:
+    """Take a step of the move. It is taken again for `wait` seconds while a server is unavailable.
+
+    In a cluster that is a failover, or a slot that moves to another node. Every step can be repeated.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    while True:
+        try:
+            return await step()
+        except ServerAway:
+            if loop.time() > until:
+                raise
+        await asyncio.sleep(MOVE_POLL_SECONDS)
 
 
 def _listed(names: Sequence[str]) -> str:

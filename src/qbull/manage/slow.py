@@ -60,8 +60,8 @@ async def slow_tasks(store: Store, queues: Sequence[Queue], limit: int) -> list[
     return sorted(found, key=lambda one: (-one.p95_ms, one.queue, one.task))[:limit]
 
 
-async def longest_running(store: Store, queues: Sequence[Queue], limit: int) -> list[LongRun]:
-    """The jobs that have been running longest, the longest first."""
+async def all_running(queues: Sequence[Queue]) -> list[JobInfo]:
+    """The running jobs of these queues, up to `MAX_READ_RUNNING_JOBS` of each."""
     jobs: list[JobInfo] = []
     for queue in queues:
         for start in range(0, MAX_READ_RUNNING_JOBS, RUNNING_PAGE_SIZE):
@@ -69,6 +69,12 @@ async def longest_running(store: Store, queues: Sequence[Queue], limit: int) -> 
             jobs += some
             if len(some) < RUNNING_PAGE_SIZE:
                 break
+    return jobs
+
+
+async def longest_running(store: Store, queues: Sequence[Queue], limit: int) -> list[LongRun]:
+    """The jobs that have been running longest, the longest first."""
+    jobs = await all_running(queues)
     now = await server_time(store)
     runs = [
         LongRun(job, max(now - job.started_at.timestamp(), 0.0) * 1000)

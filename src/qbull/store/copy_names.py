@@ -18,7 +18,12 @@ SCAN_BATCH_COUNT = 1000
 
 
 async def names_under(conversation: Conversation, base: str) -> list[bytes]:
-    """The names of this server that start with `base`, without `base`."""
+    """The names of this server that start with `base`, without `base`.
+
+    Raises ServerAway or Redirected while their slot moves, because another node may have some of them.
+    """
+    # No name is `base` itself, so a node that gives up the slot refuses the question.
+    await conversation.call("EXISTS", base)
     found, cursor = set[bytes](), b"0"
     while True:
         cursor, names = await conversation.call(
@@ -26,6 +31,7 @@ async def names_under(conversation: Conversation, base: str) -> list[bytes]:
         )
         found.update(name[len(base.encode()) :] for name in names)
         if cursor == b"0":
+            await conversation.call("EXISTS", base)
             return sorted(found)
 
 

@@ -26,7 +26,15 @@ from qbull.store.names import CONSUMER_GROUP, Names, ready_stream
 from qbull.store.retention import QueueRetention
 from qbull.store.retry import Retriable, Retrier, idempotent
 from qbull.store.verbs.partition import Partition
-from qbull.store.verbs.workers import ProcessUsage, RegisteredWorker, pack_usage, pack_worker, unpack_worker
+from qbull.store.verbs.workers import (
+    ProcessUsage,
+    RegisteredWorker,
+    RegistryReader,
+    mark_blocked,
+    pack_usage,
+    pack_worker,
+    unpack_worker,
+)
 
 A = TypeVar("A")
 log = logging.getLogger("qbull")
@@ -53,6 +61,7 @@ class Store(Retriable):
         self.retrier = self._retrier
         self._confirmed: dict[Durability, ConfirmedServer] = {}
         self._retentions: dict[str, QueueRetention] = {}
+        self._registry = RegistryReader()
 
     async def open(self) -> None:
         """Reach the server for the first time, and refuse one that would not keep jobs. Not retried."""
@@ -343,17 +352,9 @@ class Store(Retriable):
         before = await self.server.call("HGET", self.names.roster, worker)
         if before is None:
             return False
-        member = unpack_worker(before)
-        # The process itself knows the task, its supervisor may not.
-        says_more = len(tasks) == 1 and member.blocked_by != list(tasks)
-        if member.blocked == (since_ms > 0) and not says_more:
+        marked = mark_blocked(unpack_worker(before), since_ms, tasks)
+        if marked is None:
             return True
-        marked = msgspec.structs.replace(
-            member,
-            blocked=since_ms > 0,
-            blocked_since_ms=min(since_ms, member.blocked_since_ms or since_ms),
-            blocked_by=sorted(tasks),
-        )
         packed = pack_worker(marked)
         return bool(await self.server.script("worker_update", self.names.app, worker, before, packed))
 
@@ -370,8 +371,7 @@ class Store(Retriable):
     @idempotent
     async def workers(self) -> dict[str, RegisteredWorker]:
         """The live workers, as they have registered."""
-        flat = await self.server.script("workers", self.names.app)
-        return {id.decode(): unpack_worker(what) for id, what in zip(flat[::2], flat[1::2], strict=True)}
+        return self._registry.unpack(await self.server.script("workers", self.names.app))
 
     @idempotent
     async def worker(self, worker: str) -> RegisteredWorker:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 log = logging.getLogger("qbull.worker")
@@ -26,6 +26,20 @@ async def stop_actors(actors: Sequence[asyncio.Task[Any]]) -> None:
         actor.cancel()
     if actors:
         await asyncio.wait(actors)
+
+
+async def all_of(works: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Wait for all of these, which run side by side. If one fails, the others are cancelled."""
+    works = list(works)
+    if len(works) == 1:
+        await works[0]
+        return
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 async def first_of(*events: asyncio.Task[Any] | Coroutine[Any, Any, object]) -> None:

@@ -79,6 +79,8 @@ class TaskCaller:
             if isinstance(error, BaseExceptionGroup) and error.split(AlreadyDone)[1] is None:
                 return b"null"  # from a task group of the task's own
             raise RuntimeError(f"the task raised {error!r}") from error
+        if value is None:
+            return b"null"
         try:
             return task.signature.encode_result(value, self._limit)
         except PayloadError as error:

@@ -96,7 +96,7 @@ class ProcessPool:
                 job.partition.app if job.partition is not None else "",
                 job.start_by,
                 payload,
-                job.dependencies,
+                list(job.dependencies),
                 process.new_levels(self._levels.now()),
                 dict(job.resources or {}),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -121,7 +121,7 @@ class RunningJob(msgspec.Struct, eq=False):
     """Returns the stack of the process that runs it."""
     without_timeout: Callable[[], AbstractContextManager[None]] | None = None
     """Within this block its timeout does not run, and starts over afterwards."""
-    dependencies: list[tuple[str, Dependency]] = []
+    dependencies: Sequence[tuple[str, Dependency]] = ()
     """The outcomes of the jobs that it waited for in its flow."""
     trace_id: str = ""
     """The trace of this run, if the app has tracing on."""
@@ -314,7 +314,7 @@ def _result(letter: str, told: Dependency) -> Any:
 
 def entry_ms(position: bytes) -> int:
     """The time of the entry, on the server's clock."""
-    return int(position[1:].partition(b"-")[0])
+    return int(position[1 : position.index(b"-")])
 
 
 def fence_of(position: bytes) -> int:

@@ -16,12 +16,11 @@ from contextlib import suppress
 
 from qbull.codecs.schedules import ScheduleCodec
 from qbull.core.schedule import Schedule, version_of
-from qbull.store.store import Store
 from qbull.store.verbs.declare import ScheduleDeclarations
 from qbull.store.verbs.schedules import ScheduleStore
 from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.assignment import Assignment
-from qbull.worker.outage import Outage
+from qbull.worker.wiring import WorkerWiring
 
 log = logging.getLogger("qbull.worker")
 
@@ -36,13 +35,14 @@ DECLARE_JITTER_SECONDS = 1.0
 class ScheduleDeclarer:
     """Declares the schedules of one queue."""
 
-    def __init__(self, store: Store, assignment: Assignment, outage: Outage) -> None:
-        self._store = store
+    def __init__(self, wiring: WorkerWiring, assignment: Assignment) -> None:
+        store = wiring.store
+        self._members = wiring.members
         self._settings = assignment.settings
         self._mine = {schedule.name: schedule for schedule in assignment.schedules}
         self._schedules = ScheduleStore(store, ScheduleCodec(assignment.codecs))
         self._declared = ScheduleDeclarations(store)
-        self._outage = outage
+        self._outage = wiring.outage
         self._wake_up = asyncio.Event()
         self._deciding: bool | None = None
         self._said: set[str] = set()
@@ -71,7 +71,7 @@ class ScheduleDeclarer:
 
         Returns whether all is done.
         """
-        members = await self._store.workers()
+        members = await self._members()
         newest = await self._declared.newest(self._settings.name, self._versions(members.values()))
         deciding = newest == self.version
         if not deciding and self._deciding is not False:

@@ -55,9 +55,9 @@ class HeldDeliveries:
             self.settlers[number] = Settler(partition, self._outage, self.drop, self.confirmed)
         return self.partitions[number]
 
-    def drop(self, delivery: Delivery) -> None:
-        """Forget a delivery: it is settled or released, or another worker has it."""
-        self.buffer.drop(delivery)
+    def drop(self, *deliveries: Delivery) -> None:
+        """Forget deliveries: they are settled or released, or another worker has them."""
+        self.buffer.drop(*deliveries)
         if self._limiter.limited:
             self._limiter.slot_freed()
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from qbull.core.digits import whole_number
 from qbull.errors import ConfigError
 
 TOKEN_FILE_MODE_BITS = 0o666
@@ -153,9 +154,8 @@ class HostTokens:
 def _is_used(content: bytes) -> bool:
     """Whether the process that a worker has given the token to is still alive."""
     pid, _, start = content.decode("ascii", "replace").partition(" ")
-    if not pid.isdecimal():
-        return False
-    return _start_of(int(pid)) == start != ""
+    number = whole_number(pid)
+    return number is not None and _start_of(number) == start != ""
 
 
 def _start_of(pid: int) -> str:

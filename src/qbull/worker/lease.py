@@ -49,6 +49,7 @@ class PartitionLeases:
         serve: Callable[[list[int]], Awaitable[None]],
     ) -> None:
         self._store = wiring.store
+        self._members = wiring.members
         self._settings = settings
         self._worker = wiring.worker
         self._sharing = sharing = wiring.sharing
@@ -77,7 +78,7 @@ class PartitionLeases:
     async def tick(self) -> None:
         """Check which workers and partitions exist, and read the share of this worker."""
         layout = await self._store.layout(self._settings)
-        members = await self._store.workers()
+        members = await self._members()
         share: list[int] = []
         for generation in layout.busy:
             share += await self._share(generation, members)

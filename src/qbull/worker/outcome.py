@@ -71,6 +71,7 @@ class OutcomeRecorder:
         self._on_settled = middleware.tell if middleware.settled else None
         self.histograms = histograms
         self.ended_runs = EndedRuns()
+        self._last_position, self._last_entered = b"", 0
         self.logs_jobs = True
         """Whether start and end of each job are logged. It saves two questions for each job."""
 
@@ -91,7 +92,9 @@ class OutcomeRecorder:
         delivery, body = delivered.delivery, job.body
         ended = time.perf_counter()
         duration = (ended - started) * 1000
-        entered = entry_ms(delivery.position)
+        if delivery.position is not self._last_position:  # The jobs of a train share it.
+            self._last_position, self._last_entered = delivery.position, entry_ms(delivery.position)
+        entered = self._last_entered
         self.histograms.ended(body.task, started, ended, entered)
         if self.logs_jobs:
             log_end(job, "completed", ended - started)

@@ -139,15 +139,18 @@ class PrefetchBuffer:
         """The number of returned or formerly parked jobs that wait for a slot. They come first."""
         return len(self._levels[_LEVEL_INDEX[RETURNED_LEVEL]])
 
-    def drop(self, delivery: Delivery) -> None:
-        """Forget a delivery that this worker no longer holds."""
-        name = delivery.partition.number, delivery.position
-        held = self._held.pop(name, None)
-        if held is not None:
+    def drop(self, *deliveries: Delivery) -> None:
+        """Forget deliveries that this worker no longer holds."""
+        holders = self._holders
+        for delivery in deliveries:
+            name = delivery.partition.number, delivery.position
+            held = self._held.pop(name, None)
+            if held is None:
+                continue
             self.finished += 1
             fields = held.fields
-            if len(fields) == 2 and self._holders.get(fields[0]) is held:
-                del self._holders[fields[0]]
+            if len(fields) == 2 and holders.get(fields[0]) is held:
+                del holders[fields[0]]
             else:
                 self._unhold(held)
             if self._deferred:
@@ -156,7 +159,7 @@ class PrefetchBuffer:
                 self._unconfirmed.pop(name, None)
             for left in self._trackers:
                 left.add(name)
-            self.made_room()
+        self.made_room()
 
     def _admit(self, delivery: Delivery) -> bool:
         """Let a delivery wait for a slot, unless one of its jobs is here already."""

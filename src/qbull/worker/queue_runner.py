@@ -66,6 +66,7 @@ class QueueRunner:
         self._wiring = wiring
         self._outage = outage
         self._assignment = assignment
+        self._settings_digest = settings_digest(settings)
         self._background = BackgroundTasks()
         self._brake = Brake()
         self._buffer = PrefetchBuffer()
@@ -84,7 +85,7 @@ class QueueRunner:
             wiring, assignment, self._deliveries, self._limiter, self._progress, outcomes
         )
         self._slots = SlotRunner(wiring, settings, first_slot, self._deliveries, self._attempts, self._brake)
-        self.time_left = self._slots.time_left
+        self.time_left, self.start_no_more = self._slots.time_left, self._brake.stop
         self._fetcher = Fetcher(wiring, self._buffer, self._slots, self._limiter)
         self._reading = asyncio.Lock()
         parts = self._deliveries, self._limiter, self._slots, (self._reading, self._partitions_read)
@@ -189,7 +190,7 @@ class QueueRunner:
             *sharing.instance_numbers,
             sharing.take_over,
             since=leases.since,
-            settings=settings_digest(self.settings),
+            settings=self._settings_digest,
             leaving=leases.leaving,
             schedules=self._version,
             tasks=sorted(code),

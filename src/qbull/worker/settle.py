@@ -45,7 +45,7 @@ class OutcomeBatch(msgspec.Struct):
 class Settler:
     """For one partition. Its methods return whether the delivery ends with the outcome.
 
-    `settled` receives each delivery that has ended: `HeldDeliveries.drop`. `confirmed` is the server that
+    `settled` receives the deliveries that have ended: `HeldDeliveries.drop`. `confirmed` is the server that
     confirms outcomes, in a queue whose order is confirmed.
     """
 
@@ -53,7 +53,7 @@ class Settler:
         self,
         partition: Partition,
         outage: Outage,
-        settled: Callable[[Delivery], None],
+        settled: Callable[..., None],
         confirmed: ConfirmedServer | None = None,
     ) -> None:
         self._partition = partition
@@ -206,8 +206,7 @@ class Settler:
                     self._log_stale(stale)
                 if batch.written is not None:
                     batch.written.set_result(stale)
-                for delivery in batch.ended:
-                    self._settled(delivery)
+                self._settled(*batch.ended)
                 for id, then in batch.then:
                     then(is_confirmed and id not in stale)
         finally:

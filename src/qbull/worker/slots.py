@@ -6,12 +6,12 @@ Each slot runs one delivery at a time, the jobs of a train in order. Nothing tha
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
 import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextvars import copy_context
 from functools import partial
 
 from qbull.config import QueueSettings
@@ -72,7 +72,7 @@ class SlotRunner:
         self._slots += [Slot(first_slot + n) for n in range(settings.concurrency)]
         self._idle: deque[asyncio.Future[None]] = deque()
         self._woken = 0
-        self._context = contextvars.copy_context()
+        self._context = copy_context()
         self._resting: deque[asyncio.Future[None]] = deque()  # Slots that have yielded to the event loop.
         self._turn_started = 0.0
         self._confirmer: OrderConfirmer | None = None
@@ -312,8 +312,7 @@ class SlotRunner:
         try:
             return await ask()
         except ServerError:
-            # The server checks it once more when the outcome is settled.
-            return True
+            return True  # The server checks it once more when the outcome is settled.
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -342,10 +341,13 @@ class SlotRunner:
         if time.monotonic() - delivery.requested_at > self._max_age and not await self._still_ours(delivery):
             self._deliveries.drop(delivery)
             return None
-        last = delivery.job_count - 1
-        slot.since = delivery.started_at or time.perf_counter()
+        if len(delivery.fields) == 2 and not delivery.lane:
+            await self._attempts.run(slot, delivered)
+            return None
+        last, settler = delivery.job_count - 1, self._settlers[delivery.partition.number]
+        started = time.perf_counter()
+        slot.since = delivery.started_at or started
         while True:
-            started = time.perf_counter()
             ended = await self._attempts.run(slot, delivered)
             if ended or delivered.number >= last:
                 return None
@@ -353,11 +355,12 @@ class SlotRunner:
                 self._confirmer.ended(delivered, slot.since)
                 return None
             now = time.perf_counter()
-            behind = self._settlers[delivery.partition.number].is_behind(started, now)
-            if (behind or now - self._turn_started > MAX_LOOP_HOLD_SECONDS) and not await self._may_go_on(
-                slot, delivered, behind=behind
-            ):
-                return None
+            behind = settler.is_behind(started, now)
+            started = now
+            if behind or now - self._turn_started > MAX_LOOP_HOLD_SECONDS:
+                if not await self._may_go_on(slot, delivered, behind=behind):
+                    return None
+                started = time.perf_counter()
             delivered = delivery.job(delivered.number + 1)
             if self._brake.on:
                 if not self._brake.stopping:
@@ -394,5 +397,4 @@ class SlotRunner:
 
     def _is_spoilt(self, slot: Slot) -> bool:
         """A job may leave a changed context or a pending cancellation behind in its slot."""
-        is_cancelling = slot.task is not None and slot.task.cancelling() > 0
-        return contextvars.copy_context() != self._context or is_cancelling
+        return copy_context() != self._context or (slot.task is not None and slot.task.cancelling() > 0)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import msgspec
 
 from qbull.core.sharing import Sharing
 from qbull.store.store import Store
+from qbull.store.verbs.workers import RegisteredWorker
 from qbull.worker.host_tokens import HostTokens
 from qbull.worker.isolation import Isolation
 from qbull.worker.outage import Outage
 from qbull.worker.process.crash_board import CrashBoard
+from qbull.worker.shared_call import SharedCall
 from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 
@@ -41,8 +40,10 @@ class WorkerWiring(msgspec.Struct, frozen=True):
     loop_fence: LoopFence
     link: SupervisorLink | None
     """The control channel to the supervisor; None without one."""
-    register: Callable[[], Coroutine[Any, Any, None]]
+    register: SharedCall[None]
     """Writes to the registry which partitions the worker reads: `Worker._register`."""
+    members: SharedCall[dict[str, RegisteredWorker]]
+    """Reads the live workers from the registry."""
     limits: SharedLimits
     """The limits that queues share."""
     tokens: HostTokens

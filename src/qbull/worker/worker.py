@@ -29,7 +29,7 @@ from qbull.store.read import inspect
 from qbull.store.store import Store
 from qbull.store.verbs.move import PartitionMoves
 from qbull.store.verbs.workers import RegisteredWorker, new_worker_id
-from qbull.worker.actor import start_actor, stop_actors
+from qbull.worker.actor import all_of, start_actor, stop_actors
 from qbull.worker.argument_sweeper import ArgumentSweeper
 from qbull.worker.assignment import Assignment, check_static_sharing
 from qbull.worker.blocked_worker import BlockedWorker
@@ -46,6 +46,7 @@ from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
 from qbull.worker.process.usage import UsageMeter
 from qbull.worker.publish import TaskPublisher
 from qbull.worker.queue_runner import QueueRunner
+from qbull.worker.shared_call import SharedCall
 from qbull.worker.shared_limits import SharedLimits
 from qbull.worker.supervisor_link import SupervisorLink
 from qbull.worker.wakeups import WakeUpListener
@@ -112,7 +113,8 @@ class Worker:
             supervision.crash_board if supervision is not None else None,
             LoopFence(),
             supervision.link if supervision is not None else None,
-            self._register,
+            SharedCall(self._register),
+            SharedCall(self._store.workers),
             SharedLimits(self._store, self.id, self._outage),
             HostTokens(self._offer.resources, resource_directory()),
         )
@@ -121,13 +123,13 @@ class Worker:
         for assignment in assignments:
             self._runners.append(QueueRunner(self._wiring, assignment, slot))
             slot += board_slots_for(assignment.settings.concurrency)
-        self._declarers = [ScheduleDeclarer(self._store, each, self._outage) for each in assignments]
+        self._declarers = [ScheduleDeclarer(self._wiring, each) for each in assignments]
         self._publishers = [TaskPublisher(self._store, each, self._outage) for each in assignments]
         self._loop_watch = LoopWatch(
             self._wiring.crash_board,
             lambda: [slot for runner in self._runners for slot in runner.slots],
             BlockedWorker(self.id, make_store, self._wiring.loop_fence, self._runners),
-            self._register,
+            self._wiring.register,
             self._loop_warning(supervision),
         )
         self._started: list[QueueRunner] = []
@@ -146,18 +148,19 @@ class Worker:
         if self._lifespans is not None:
             await self._lifespans.start(cpu=self._debug)
             self._lifespans_started = True
-        for assignment in self._assignments:
-            await self._taken(partial(self._store.register, assignment.settings, sorted(assignment.tasks)))
+        await all_of(
+            self._taken(partial(self._store.register, each.settings, sorted(each.tasks)))
+            for each in self._assignments
+        )
         await self._taken(partial(self._wiring.limits.declare, self._limits))
         if self._heartbeat is not None:
             await self._heartbeat.start()
         self._actors.append(start_actor(WakeUpListener(self._store, self._outage, self._on_wake_up).run))
         for declarer in self._declarers:
             await self._taken(declarer.tick)
-            self._actors.append(start_actor(declarer.run))
-        for publisher in self._publishers:
-            await self._taken(publisher.publish)
-            self._actors.append(start_actor(publisher.run))
+        await all_of(self._taken(publisher.publish) for publisher in self._publishers)
+        self._actors += [start_actor(declarer.run) for declarer in self._declarers]
+        self._actors += [start_actor(publisher.run) for publisher in self._publishers]
         self._actors += [
             start_actor(ArgumentSweeper(self._store, each.settings, each.arguments).run)
             for each in self._assignments
@@ -165,16 +168,18 @@ class Worker:
         ]
         self._loop_watch.start()
         # Not earlier: from now on the other workers leave its share to it.
-        await self._taken(self._register)
-        for runner in self._runners:
-            self._started.append(runner)
-            await runner.start()
+        await self._taken(self._wiring.register)
+        await all_of(self._start_runner(runner) for runner in self._runners)
         self._actors += [start_actor(duty) for duty in self._alongside]
         link = self._wiring.link
         if link is not None:
             if link.quarantine is not None:
                 self._actors.append(start_actor(link.quarantine.run))
             link.channel.send(WorkerReady())
+
+    async def _start_runner(self, runner: QueueRunner) -> None:
+        self._started.append(runner)
+        await runner.start()
 
     async def _taken(self, call: Callable[[], Awaitable[object]]) -> None:
         """Repeat the call while the server is unavailable: for ever in a worker process, else for some
@@ -229,6 +234,8 @@ class Worker:
         if self._stopped:
             return
         self._stopped = True
+        for runner in self._started:
+            runner.start_no_more()
         await self._loop_watch.stop()
         await stop_actors(self._actors)
         await asyncio.gather(*(runner.stop(grace_period) for runner in self._started))

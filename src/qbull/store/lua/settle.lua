@@ -66,6 +66,7 @@ local function end_of_sleep(id, detail)
   return tonumber(due)
 end
 
+local lane_at = {} -- by the argument of its record: the lane of a completed job that was alone in its entry
 do -- read all lanes and trains at once
   local list, n, of_trains, m = {}, 0, {}, 0
   local i = rest
@@ -75,7 +76,7 @@ do -- read all lanes and trains at once
       local lane = lane_of(ARGV[j])
       if lane then
         n = n + 1
-        list[n] = lane
+        list[n], lane_at[j] = lane, lane
       end
     end
     i = i + 2 + 3 * many
@@ -94,17 +95,19 @@ do -- completed jobs
   while at < members_at do
     local level, many = ARGV[at], tonumber(ARGV[at + 1])
     local stream, first, last = base .. 'ready:' .. level, at + 2, at + 1 + many
-    local list, from, upto = ARGV, last + 1, last + 2 * many
+    local list, from, upto, lane_of_each = ARGV, last + 1, last + 2 * many, lane_at
     -- Entries that are still pending belong to the worker: reclaim acknowledges those that it takes back.
     -- Only if some are not pending, the index has to decide which.
     if redis.call('XACK', stream, 'workers', unpack(ARGV, first, last)) ~= many then
       local ids, ours = {}, {}
+      lane_of_each = {}
       for i = from, upto, 2 do ids[#ids + 1] = ARGV[i] end
       look_up(ids)
       for i, id in ipairs(ids) do
         if place_of(id) == 'r' .. level .. ARGV[first + i - 1] then
           ours[#ours + 1] = id
           ours[#ours + 1] = ARGV[from + 2 * i - 1]
+          lane_of_each[#ours] = lane_at[from + 2 * i - 1]
         else
           stale[#stale + 1] = id
         end
@@ -113,20 +116,29 @@ do -- completed jobs
     end
     redis.call('XDEL', stream, unpack(ARGV, first, last))
     done(list, from, upto)
-    for i = from + 1, upto, 2 do
-      local lane = lane_of(list[i])
-      if lane then leave_lane(lane, true) end
+    if next(lane_of_each) then
+      for i = from + 1, upto, 2 do
+        if lane_of_each[i] then leave_lane(lane_of_each[i], true) end
+      end
     end
     at = at + 2 + 3 * many
   end
 
+  local few, n = {}, 0 -- jobs of trains that would not fill an entry of finished jobs alone
   while at < others_at do
     local lane, state, following, many = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
     local from, upto = at + 4, at + 3 + 2 * many
     if train_state(lane) ~= state then
       for i = from, upto, 2 do stale[#stale + 1] = ARGV[i] end
     else
-      done(ARGV, from, upto)
+      if many >= BUNDLE then
+        done(ARGV, from, upto)
+      else
+        for i = from, upto do
+          n = n + 1
+          few[n] = ARGV[i]
+        end
+      end
       counts[lane] = lane_count(lane) - many
       behind = behind - many
       local ends = following == '' or following == '-'
@@ -143,6 +155,7 @@ do -- completed jobs
     end
     at = upto + 1
   end
+  if n > 0 then done(few, 1, n) end
 end
 
 for i = others_at, #ARGV, 8 do

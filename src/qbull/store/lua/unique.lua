@@ -20,9 +20,15 @@ local function renewed(old, new)
     .. string.sub(old, LANE_LENGTH_AT, body_at(old) - 1) .. string.sub(new, body_at(new))
 end
 
--- Give a waiting job the newer arguments, unless a worker holds it or it has finished.
+-- A durable job has recorded steps: they belong to its own arguments.
+local function has_history(id)
+  return redis.call('HEXISTS', base .. 'job:' .. id, 'step:1') == 1
+end
+
+-- Give a waiting job the newer arguments, unless a worker holds it, it has a history, or it has finished.
 local function renew(id, place, record)
   local kind, at = string.sub(place, 1, 1), string.sub(place, 2)
+  if has_history(id) then return false end
   if kind == 'd' then
     put(id, 'd' .. renewed(at, record))
   elseif kind == 'l' then
@@ -92,8 +98,10 @@ for i = rest, #ARGV, 8 do
     is_new = false
   elseif place and string.sub(place, 1, 1) == 'm' then
     word = 'moving'
-  elseif place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' and not is_parked(counts_now) then
-    renew(counts_now, place, record)
+  elseif
+    place and mode == 'debounce' and string.sub(place, 1, 1) == 'd' and not is_parked(counts_now)
+    and renew(counts_now, place, record)
+  then
     watch(delayed, counts_now, moment_of(window_ms))
     redis.call('PEXPIRE', name, window_ms)
     renewed_by(id, counts_now, when)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbull.core.acknowledgement import series_start
+from qbull.core.digits import whole_number
 from qbull.store.connection import fan_out
 from qbull.store.read.inspect import server_time
 from qbull.store.verbs.partition import Partition
@@ -17,7 +18,7 @@ MINUTES_PER_HOUR = 60
 MAX_ERROR_MINUTES = 1440
 OTHER_KINDS = "-"
 """Failures of an hour that had too many kinds."""
-_FACTS = re.compile(rb"(\d+) (\d+) (\d+)(?:@(\d+))? (\d+) (.*)", re.DOTALL)
+_FACTS = re.compile(rb"(\d{1,18}) (\d{1,18}) (\d{1,18})(?:@(\d{1,18}))? (\d{1,18}) (.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -96,6 +97,7 @@ def _add_facts(kind: ErrorKind, facts: bytes) -> None:
 
 def _add_counts(kinds: dict[str, ErrorKind], pairs: list[tuple[bytes, bytes]], first: int) -> None:
     for name, n in pairs:
-        minute, _, fingerprint = name.decode().partition(" ")
-        if int(minute) >= first:
-            kinds.setdefault(fingerprint, ErrorKind(fingerprint)).minutes[int(minute)] += int(n)
+        text, _, fingerprint = name.decode("utf-8", "replace").partition(" ")
+        minute, count = whole_number(text), whole_number(n)
+        if minute is not None and count is not None and minute >= first:
+            kinds.setdefault(fingerprint, ErrorKind(fingerprint)).minutes[minute] += count

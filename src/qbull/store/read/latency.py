@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from qbull.core.latency import Slices, SpanForm, first_step
+from qbull.core.latency import LatencyPeriod, Slices
 from qbull.store.store import Store
 
 MINUTES_IN_HASH, HOURS_IN_HASH = 60, 24
@@ -20,12 +20,13 @@ class LatencyReader:
     def __init__(self) -> None:
         self._over: dict[str, dict[int, dict[str, int]]] = {}
 
-    async def read(self, store: Store, queue: str, form: SpanForm, now_ms: int) -> Slices:
-        """The counts of the minutes or hours that a chart of this form shows."""
+    async def read(self, store: Store, queue: str, period: LatencyPeriod, now_ms: int) -> Slices:
+        """The counts of the minutes or hours of a period."""
+        form = period.form
         minutes = form.unit_seconds == 60
         kind, width = ("minutes", MINUTES_IN_HASH) if minutes else ("hours", HOURS_IN_HASH)
-        first = first_step(now_ms, form) * form.units
-        last = now_ms // 1000 // form.unit_seconds
+        first = period.first * form.units
+        last = min(first + form.steps * form.units - 1, now_ms // 1000 // form.unit_seconds)
         base = f"{store.names.queue(queue)}latency:{kind}:"
         ended = (now_ms // 1000 - SETTLED_AFTER_SECONDS) // (form.unit_seconds * width)
         numbers = range(first // width, last // width + 1)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from qbull.config import Keep, QueueSettings
+from qbull.core.digits import whole_number
 from qbull.core.problems import MAX_REASON_CHARS, AlertState
 from qbull.core.record import State
 from qbull.core.retry import Retry
@@ -89,9 +90,10 @@ async def failures(store: Store, queue: str, now_ms: int) -> dict[str, TaskFailu
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     first, counts = now_ms // 60_000 - FAILURE_WINDOW_MINUTES + 1, dict[str, int]()
     for field, number in fields.items():
-        minute, there, task = field.decode("utf-8", "replace").partition(" ")
-        if there and int(minute) >= first:
-            counts[task] = counts.get(task, 0) + int(number)
+        text, there, task = field.decode("utf-8", "replace").partition(" ")
+        minute, count = whole_number(text), whole_number(number)
+        if there and minute is not None and count is not None and minute >= first:
+            counts[task] = counts.get(task, 0) + count
     found: dict[str, TaskFailures] = {}
     for task, count in counts.items():
         job, _, reason = fields.get(task.encode(), b"").decode("utf-8", "replace").partition("\n")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from qbull.core.audit_chain import ChainHead, ChainLink, ChainReport, check_chain, entry_digest
+from qbull.core.digits import whole_number
 from qbull.core.ids import new_token
 from qbull.store.retry import idempotent
 from qbull.store.store import Store
@@ -154,7 +155,11 @@ async def verify(store: Store, stream: AuditStream) -> ChainReport:
 async def _head(store: Store, stream: AuditStream) -> ChainHead:
     chain = f"{store.names.app}{stream}:chain"
     number, digest, oldest = await store.server.call("HMGET", chain, "number", "hash", "oldest")
-    return ChainHead(int(number or 0), (digest or b"").decode(), int(oldest or 0))
+    return ChainHead(
+        whole_number(number or b"") or 0,
+        (digest or b"").decode("utf-8", "replace"),
+        whole_number(oldest or b"") or 0,
+    )
 
 
 @idempotent
@@ -183,7 +188,7 @@ def _link(id: bytes, fields: Sequence[bytes]) -> ChainLink:
     return ChainLink(
         id.decode(),
         found.get(b"e", b""),
-        int(number) if number.isdigit() else 0,
+        whole_number(number) or 0,
         before.decode("utf-8", "replace"),
         digest.decode("utf-8", "replace"),
     )

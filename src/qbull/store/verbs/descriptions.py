@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from qbull.core.digits import whole_number
 from qbull.core.task_description import TaskDescription
 from qbull.store.retry import StoreVerbs, idempotent
 
@@ -74,6 +75,6 @@ def _versions(packed: bytes | None) -> list[TaskDescription]:
             description = msgspec.json.decode(rest.split(b" ", 2)[2], type=TaskDescription)
         except (msgspec.MsgspecError, IndexError):
             continue
-        found.append((int(started) if started.isdigit() else 0, description))
+        found.append((whole_number(started) or 0, description))
     found.sort(key=lambda each: each[0], reverse=True)
     return [description for _, description in found]

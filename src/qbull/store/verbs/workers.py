@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -108,6 +108,36 @@ def unpack_worker(packed: bytes) -> RegisteredWorker:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         # Another version wrote it, or the worker has only sent heartbeats so far.
         return RegisteredWorker()
+
+
+def mark_blocked(member: RegisteredWorker, since_ms: int, tasks: Sequence[str]) -> RegisteredWorker | None:
+    """The registration with the mark, or without it if `since_ms` is 0. None if it stays as it is."""
+    # The process itself knows the task, its supervisor may not.
+    says_more = len(tasks) == 1 and member.blocked_by != list(tasks)
+    if member.blocked == (since_ms > 0) and not says_more:
+        return None
+    return replace(
+        member,
+        blocked=since_ms > 0,
+        blocked_since_ms=min(since_ms, member.blocked_since_ms or since_ms),
+        blocked_by=sorted(tasks),
+    )
+
+
+class RegistryReader:
+    """Unpacks the worker registry, again and again. An entry that has not changed is unpacked once.
+
+    Each entry names all queues of its worker, which may be a hundred.
+    """
+
+    def __init__(self) -> None:
+        self._unpacked: dict[bytes, RegisteredWorker] = {}
+
+    def unpack(self, flat: Sequence[bytes]) -> dict[str, RegisteredWorker]:
+        """The workers by their ids, from the alternating ids and entries of the registry."""
+        known = self._unpacked
+        self._unpacked = {packed: known.get(packed) or unpack_worker(packed) for packed in flat[1::2]}
+        return {id.decode(): self._unpacked[packed] for id, packed in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def worker_declarations(

@@ -37,24 +37,27 @@ end
 -- Add finished jobs: id, record with ending … of a list, from one position to another.
 local function finish(stream, list, from, upto)
   local step, followed = bundle_size((retention_of(stream))) * 2, has_followers()
+  local letter, byte, finished, n = LETTER[stream], string.byte, finished_places, finished_n
   for at = from, upto, step do
     local last = math.min(at + step - 1, upto)
-    local place = LETTER[stream] .. redis.call('XADD', base .. stream, '*', unpack(list, at, last))
+    local place = letter .. redis.call('XADD', base .. stream, '*', unpack(list, at, last))
     for i = at, last, 2 do
-      finished_places[finished_n + 1], finished_places[finished_n + 2] = list[i], place
-      finished_n = finished_n + 2
-      if (string.byte(list[i + 1], FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
+      local id, record = list[i], list[i + 1]
+      finished[n + 1], finished[n + 2] = id, place
+      n = n + 2
+      if (byte(record, FLAGS_AT) or 0) > HOLDS_LANE_FLAG then
         if stream == 'completed' then
-          report_done(list[i], list[i + 1])
+          report_done(id, record)
         else
-          report(LETTER[stream], list[i], list[i + 1])
+          report(letter, id, record)
         end
-        tell_flow(LETTER[stream], list[i], list[i + 1])
+        tell_flow(letter, id, record)
       elseif followed then
-        tell_followers(LETTER[stream], list[i], list[i + 1])
+        tell_followers(letter, id, record)
       end
     end
   end
+  finished_n = n
   finished_counts[stream] = (finished_counts[stream] or 0) + (upto - from + 1) / 2
   count_ended(stream, list, from, upto)
 end

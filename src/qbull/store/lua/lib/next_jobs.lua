@@ -2,7 +2,7 @@
 -- NEEDS base limit
 -- USES  record_layout record index ready train lane_lists lane
 -- COMMIT send_next_jobs
-local TRAIN = 128
+local TRAIN = 256
 local TRAIN_BYTES = 262144
 local freed = {}
 
@@ -24,7 +24,7 @@ end
 -- The next jobs of a lane leave their lists, the most urgent ones first. `of_one_level`: only those of the
 -- first list that has any.
 lane_lists.leave = function(lane, most, of_one_level)
-  if lane_lists.levels(lane) == '' then return redis.call('LPOP', lane_lists.name(lane), most) or {} end
+  if lane_lists.levels(lane) == '' then return redis.call('LPOP', base .. 'lane:' .. lane, most) or {} end
   local ids = {}
   for _, list in ipairs(lane_lists.all(lane)) do
     for _, id in ipairs(redis.call('LPOP', list, most - #ids) or {}) do ids[#ids + 1] = id end
