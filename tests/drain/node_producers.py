@@ -8,13 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from producers import Old
 
+from needed_tools import needs_tool
+
 NODE_FOLDER = Path(__file__).parents[1] / "node"
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not (NODE_FOLDER / "node_modules").is_dir(),
-    reason="Node is not installed, or `make test` has not installed tests/node",
+needs_node = needs_tool(
+    shutil.which("node") and (NODE_FOLDER / "node_modules").is_dir(),
+    "Node is not installed, or `make test` has not installed tests/node",
 )
 
 

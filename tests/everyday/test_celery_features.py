@@ -13,7 +13,7 @@ import pytest
 from blocks import close_apps  # noqa: F401 - a fixture
 
 import qbull
-from qbull.compat.celery import AsyncResult, Celery
+from qbull.compat.celery import AsyncResult, Celery, signals
 from qbull.compat.celery.names import name_support
 from qbull.store.store import Store
 from syntax_tree import parse_source
@@ -73,6 +73,23 @@ def test_each_of_the_forty_features_works_or_has_its_difference_or_replacement_a
     assert [row.test for row in rows if row.test not in tests] == []
     skipped = [row.test for row in rows if "skip" in ast.dump(ast.Module([tests[row.test]], []))]  # type: ignore[list-item]
     assert skipped == []
+
+
+def test_the_row_of_the_signals_names_those_that_are_refused() -> None:
+    [row] = [row for row in features() if row.number == 32]
+    sent = {name for name, value in vars(signals).items() if isinstance(value, signals.Signal)}
+    [listed] = re.findall(r"^\| signals \| (.+) \|$", GUIDE.read_text(), re.MULTILINE)
+
+    assert set(re.findall(r"`(\w+)`", row.here)) == set(signals.CELERY_SIGNAL_HINTS)
+    assert set(re.findall(r"`(\w+)`", listed)) == sent
+    assert f"the {len(sent)} signals" in row.here
+
+
+def test_a_row_that_works_names_no_limit_of_it() -> None:
+    """A feature that lacks a part of Celery's, or does another thing, is a difference."""
+    limits = re.compile(r"\b(but|until it returns|only if|is ignored|cannot)\b")
+
+    assert [row for row in features() if row.here.startswith("works") and limits.search(row.here)] == []
 
 
 def test_the_counts_of_celerys_own_canvas_tests_add_up() -> None:

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
+from qbull.compat.rq.job_options import FAILURE_HEADER, SUCCESS_HEADER
 from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, waits_of
 from qbull.compat.rq.run import (
-    FAILURE_HEADER,
-    SUCCESS_HEADER,
     callbacks_of,
     is_wrapped_function,
 )

@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from qbull.app import App
-from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
 from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
 from qbull.compat.celery.control import Control
@@ -41,6 +40,7 @@ from qbull.compat.celery.task_classes import class_options, make_task, with_hand
 from qbull.compat.celery.task_options import CeleryTaskOptions
 from qbull.compat.celery.task_run import guarded
 from qbull.compat.celery.worker_signals import announce_worker
+from qbull.compat.exact_arguments import ExactSignature
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.config import Keep
 from qbull.core.retry import Retry
@@ -334,7 +334,7 @@ class Celery(App):
 
     def _register(self, queue: Queue, name: str, run: Callable[..., Any], traits: CeleryTaskOptions) -> None:
         declare = queue.task(name=name, retry=NO_RETRIES, timeout=traits.time_limit, expires=traits.expires)
-        signature = CelerySignature(name, run, self._hooks, returns_plain=traits.pydantic)
+        signature = ExactSignature(name, run, self._hooks, returns_plain=traits.pydantic)
         declare(signature.declared)
         kind, durable = task_kind(name, run, cpu=False), traits.has_self
         queue.tasks[name] = replace(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from qbull.compat.celery.arguments import ArgumentSource, CelerySignature, PartialCall
 from qbull.compat.celery.call_options import CALLBACK_OPTIONS
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
 from qbull.compat.celery.canvas_options import members_of, unrolled, with_errbacks, with_options
@@ -22,6 +21,7 @@ from qbull.compat.celery.own_apply_async import as_its_task_calls_it
 from qbull.compat.celery.publishing import announce, announce_sent
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, listed, signature
+from qbull.compat.exact_arguments import ArgumentSource, ExactSignature, PartialCall
 from qbull.core.flow import DependencyFailureMode
 from qbull.core.options import EncodedArguments
 from qbull.errors import ArgumentsError
@@ -209,7 +209,7 @@ class CanvasFlow(FlowNodes):
         options = {n: v for n, v in given.options.items() if n not in CALLBACK_OPTIONS}
         call = task.call_with(announce(task, options, given.args, given.kwargs))
         encoder, limit = task.spec.signature, task.app.payload_limit
-        assert isinstance(encoder, CelerySignature)
+        assert isinstance(encoder, ExactSignature)
         if isinstance(given, xmap | xstarmap):
             each: ArgumentSource = "items" if isinstance(given, xmap) else "argument lists"
             payload = encoder.encode_each(given.kwargs["it"], each, limit)
@@ -267,7 +267,7 @@ def _if_any(before: CanvasEnd) -> CanvasEnd | None:
     return before if before.exits else None
 
 
-def _missing(given: Signature, signature: CelerySignature, source: ArgumentSource) -> int:
+def _missing(given: Signature, signature: ExactSignature, source: ArgumentSource) -> int:
     """How many arguments the jobs before give. An errback takes the id, or request, exception, traceback."""
     if source not in ("error", "own error"):
         return 1

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from qbull.compat.celery.arguments import CelerySignature
 from qbull.compat.celery.canvas import chain, chord, group, xmap, xstarmap
 from qbull.compat.celery.exceptions import Retry
 from qbull.compat.celery.group_result import GroupResult
@@ -15,6 +14,7 @@ from qbull.compat.celery.partial_calls import FailedRequest
 from qbull.compat.celery.result import check_get_options
 from qbull.compat.celery.run_events import Replaced, TaskRun
 from qbull.compat.celery.signature import Signature, listed, signature
+from qbull.compat.exact_arguments import ExactSignature
 from qbull.core.stacktrace import format_stacktrace
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _apply_errback(errback: Signature, failed: EagerResult, task: str) -> None:
     """Run an errback with the id, or with the request, the exception and the traceback."""
     encoder, is_bound = errback.type.spec.signature, errback.type.traits.bind
     given: tuple[Any, ...] = (failed.id,)
-    assert isinstance(encoder, CelerySignature)
+    assert isinstance(encoder, ExactSignature)
     if encoder.errback_arguments(errback.args, errback.kwargs, is_bound=is_bound) == 3:
         given = (FailedRequest(failed.id, task, ""), failed.result, failed.traceback)
     _apply_one(errback, given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from qbull.compat.celery.exact_values import as_it_was, with_types
+from qbull.compat.exact_values import as_it_was, with_types
 from qbull.errors import ArgumentsError, PayloadError
 from qbull.store.verbs.progress import MAX_LOG_LINE_CHARS, LogLine
 from qbull.worker.current import current_job

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qbull.compat.celery.arguments import MORE_FIELD, REST_FIELD, SOURCE_FIELD
 from qbull.compat.celery.call_options import CALL_OPTIONS
-from qbull.compat.celery.exact_values import with_types
 from qbull.compat.celery.task import options_of
+from qbull.compat.exact_arguments import MORE_FIELD, REST_FIELD, SOURCE_FIELD
+from qbull.compat.exact_values import with_types
 from qbull.core.codec import encode_payload
 from qbull.core.options import EncodedArguments
 from qbull.errors import ArgumentsError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qbull.compat.celery.arguments import CelerySignature, PartialCall, result_of
 from qbull.compat.celery.exceptions import exception_of
+from qbull.compat.exact_arguments import ExactSignature, PartialCall, result_of
 from qbull.core.flow import COMPLETED_LETTER, Dependency
 from qbull.errors import Fail, JobCancelled, JobFailed
 from qbull.worker.current import running
@@ -41,7 +41,7 @@ class FailedRequest:
 def complete_calls(task: CeleryTask, call: PartialCall) -> list[CompleteCall]:
     """Return the calls to make: one, one for each item, or none for an errback that is not concerned."""
     signature = task.spec.signature
-    assert isinstance(signature, CelerySignature)
+    assert isinstance(signature, ExactSignature)
 
     def complete(*args: Any, **kwargs: Any) -> CompleteCall:
         # Values of earlier tasks become what the annotations of this one say.
@@ -69,7 +69,7 @@ def gathered_results(task: CeleryTask, call: PartialCall) -> list[Any]:
     return values if call.shape is None else _nested(iter(values), call.shape)
 
 
-def _error_calls(task: CeleryTask, call: PartialCall, signature: CelerySignature) -> list[CompleteCall]:
+def _error_calls(task: CeleryTask, call: PartialCall, signature: ExactSignature) -> list[CompleteCall]:
     [(letter, told)] = _dependencies()
     error = told.error or ""
     if call.source == "own error" and told.stacktrace is None and _STOPPED.match(error):
@@ -91,7 +91,7 @@ def _nested(values: Iterator[Any], shape: list[Any]) -> list[Any]:
     return [next(values) if each is None else _nested(values, each) for each in shape]
 
 
-def _dependencies() -> list[tuple[str, Dependency]]:
+def _dependencies() -> Sequence[tuple[str, Dependency]]:
     job = running.get()
     assert job is not None
     return job.dependencies

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import msgspec
 
-from qbull.compat.celery.exact_values import with_types
 from qbull.compat.celery.request import CALL_HEADERS_HEADER, PRIORITY_HEADER, SOFT_LIMIT_HEADER
 from qbull.compat.celery.signals import after_task_publish, before_task_publish
 from qbull.compat.celery.task_options import celery_priority_of, priority_of
+from qbull.compat.exact_values import with_types
 from qbull.errors import ArgumentsError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from qbull.compat.celery.arguments import result_of
 from qbull.compat.celery.canvas import chain
 from qbull.compat.celery.exceptions import ImproperlyConfigured
 from qbull.compat.celery.run_events import Replaced, current_run
+from qbull.compat.exact_arguments import result_of
 from qbull.core.cascades import first_failed_job, root_cause
 from qbull.core.flow import Dependency, Dependent, FlowJobSeed, FlowPlan
 from qbull.errors import ArgumentsError, JobCancelled, JobFailed, QbullError

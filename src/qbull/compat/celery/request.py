@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from qbull.compat.celery.exact_values import as_it_was
 from qbull.compat.celery.instead import CELERY_REQUEST_ATTRIBUTE_HINTS
 from qbull.compat.celery.run_events import current_run
 from qbull.compat.celery.task_options import celery_priority_of
+from qbull.compat.exact_values import as_it_was
 from qbull.compat.refusal import refuse_attribute
 from qbull.core.record import priority_of
 from qbull.errors import NotFound

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qbull.compat.celery.arguments import CelerySignature, PartialCall
 from qbull.compat.celery.group_result import GroupResult
 from qbull.compat.celery.partial_calls import complete_calls, gathered_results
 from qbull.compat.celery.replacing import is_replaced, replaced, replaced_sync
@@ -15,6 +14,7 @@ from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.run_events import Replaced, TaskRun
 from qbull.compat.celery.soft_limit import await_within, call_within
 from qbull.compat.celery.task_options import CeleryTaskOptions
+from qbull.compat.exact_arguments import ExactSignature, PartialCall
 from qbull.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -101,4 +101,4 @@ def _sent(task: CeleryTask, value: Any) -> Any:
     if isinstance(value, AsyncResult | GroupResult):
         value = value.as_tuple()
     signature = task.spec.signature
-    return signature.result_to_send(value) if isinstance(signature, CelerySignature) else value
+    return signature.result_to_send(value) if isinstance(signature, ExactSignature) else value

@@ -18,7 +18,7 @@ from qbull.queue import Queue
 if TYPE_CHECKING:
     from qbull.compat.rq.enqueue_options import RqEnqueueOptions
 
-JobOrId: TypeAlias = "Job | str"
+JobOrId: TypeAlias = "Job | CreatedJob | str"
 
 
 class Dependency:
@@ -40,11 +40,11 @@ class Dependency:
         if not self.dependencies:
             raise ValueError("Dependency(jobs=[]): give at least one job")
         for job in self.dependencies:
-            if isinstance(job, CreatedJob):
+            if isinstance(job, CreatedJob) and job.sent is None:
                 raise ValueError(
                     f"Dependency: job {job.id} is not enqueued yet; call queue.enqueue_job(job) first"
                 )
-            if not isinstance(job, Job | str):
+            if not isinstance(job, Job | CreatedJob | str):
                 raise ValueError(f"Dependency: {job!r} is neither a job nor the id of one")
         self.allow_failure = allow_failure
         self.enqueue_at_front = enqueue_at_front

@@ -9,9 +9,17 @@ from typing import Any
 
 from qbull.compat.refusal import refuse
 from qbull.compat.rq.dependency import Dependency, DependsOn, dependencies_in
-from qbull.compat.rq.functions import seconds_of
+from qbull.compat.rq.exceptions import RqArgumentsError
+from qbull.compat.rq.functions import check_job_id, seconds_of
 from qbull.compat.rq.instead import RETENTION_HINT, RQ_CALL_HINTS, RQ_GUIDE
-from qbull.compat.rq.meta import DESCRIPTION_HEADER, GROUP_HEADER, META_HEADER, meta_header
+from qbull.compat.rq.meta import (
+    DESCRIPTION_HEADER,
+    FAILURE_TTL_HEADER,
+    GROUP_HEADER,
+    META_HEADER,
+    RESULT_TTL_HEADER,
+    meta_header,
+)
 from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, Retry
 from qbull.compat.rq.run import Callback, Repeat, callback_headers
 from qbull.core.options import Options
@@ -20,6 +28,30 @@ from qbull.queue import Queue as QbullQueue
 
 FRONT_PRIORITY = 1
 """The priority of jobs with at_front=True; other jobs have 5."""
+
+
+ENQUEUE_KEYWORDS = frozenset(
+    (
+        "at_front",
+        "depends_on",
+        "description",
+        "failure_ttl",
+        "job_id",
+        "job_timeout",
+        "meta",
+        "on_failure",
+        "on_stopped",
+        "on_success",
+        "pipeline",
+        "repeat",
+        "result_ttl",
+        "retry",
+        "ttl",
+        "unique",
+        "webhooks",
+    )
+)
+"""The keywords that `enqueue` keeps for itself. All others are arguments of the function, as in RQ."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +82,17 @@ class RqEnqueueOptions:
             what, {n: v for n, v in given.items() if n not in known}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE
         )
         options = cls(**given)
+        check_job_id(options.job_id)
         if options.unique and options.job_id is None:
-            raise ValueError(f"{what}(unique=True): give job_id")
+            raise RqArgumentsError(f"{what}(unique=True): give job_id")
+        if options.ttl is not None and options.ttl <= 0:
+            raise RqArgumentsError(f"{what}(ttl={options.ttl}): give more than 0 seconds")
         if options.retry is not None and not isinstance(options.retry, Retry):
-            raise ArgumentsError(f"{what}(retry={options.retry!r}): use Retry(…) of qbull.compat.rq")
+            raise RqArgumentsError(f"{what}(retry={options.retry!r}): use Retry(…) of qbull.compat.rq")
+        if options.retry is not None and options.retry.enqueue_at_front:
+            raise RqArgumentsError(
+                f"{what}(retry=Retry(enqueue_at_front=True)): a job keeps its priority; use at_front=True"
+            )
         return options
 
     @property
@@ -95,6 +134,9 @@ class RqEnqueueOptions:
             headers[META_HEADER] = meta_header(queue, task, self.meta)
         if self.description is not None:
             headers[DESCRIPTION_HEADER] = str(self.description)
+        for header, seconds in ((RESULT_TTL_HEADER, self.result_ttl), (FAILURE_TTL_HEADER, self.failure_ttl)):
+            if seconds is not None:
+                headers[header] = str(int(seconds))
         if self.group_id is not None:
             headers[GROUP_HEADER] = self.group_id
         return headers

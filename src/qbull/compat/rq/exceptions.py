@@ -10,6 +10,10 @@ TimeoutFormatError = ArgumentsError
 DeserializationError = PayloadError
 
 
+class RqArgumentsError(ArgumentsError, ValueError):
+    """An argument that RQ refuses with ValueError too."""
+
+
 class DuplicateJobError(Conflict):
     """A job with the same id exists, and the call was `unique=True`."""
 

@@ -20,6 +20,7 @@ RQ_CALL_HINTS = {
     "webhooks": "use alerts: docs/guides/alerts.md",
     "group_id": "use Group.create(connection=app).enqueue_many(queue, […])",
     "queue_class": "pass queue=, a name or a Queue",
+    "serializer": "arguments and results travel as JSON with their types; remove it",
 }
 """Keywords of enqueue, of @job and of delay."""
 
@@ -48,10 +49,6 @@ RQ_QUEUE_ATTRIBUTE_HINTS: dict[str, str] = {
 
 RQ_JOB_ATTRIBUTE_HINTS = {
     "register_dependency": _USE_TASK_CHAIN,
-    "ttl": "use app.job(queue, id).info(): expires_at",
-    "get_ttl": "use app.job(queue, id).info(): expires_at",
-    "result_ttl": RETENTION_HINT,
-    "failure_ttl": RETENTION_HINT,
     "perform": "call the function",
 }
 
@@ -66,7 +63,6 @@ RQ_WORKER_HINTS = {
 """Keywords of Worker."""
 
 RQ_WORK_HINTS = {
-    "max_jobs": "run: qbull worker MODULE:APP --max-jobs-per-process 1000",
     "max_idle_time": "use burst=True, or run: qbull worker MODULE:APP",
     "dequeue_strategy": "queues are served at the same time; use priority within one queue",
 }
@@ -84,6 +80,8 @@ RQ_MODULE_HINTS = {
     "SpawnWorker": "run: qbull worker MODULE:APP",
     "Connection": "pass connection=app",
     "push_connection": "pass connection=app",
+    "Webhook": "use alerts: docs/guides/alerts.md, or qbull.Middleware: settled() gets each outcome",
+    "RateLimit": 'use app.queue("NAME", rate=…): docs/guides/rate_limits.md',
     "Scheduler": "not needed: workers run delayed jobs when they are due",
     "send_stop_job_command": "use Job.fetch(id, connection=app).cancel()",
     "FailedJobRegistry": "import it from qbull.compat.rq.registry",

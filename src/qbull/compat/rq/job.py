@@ -13,13 +13,9 @@ from qbull.app import App
 from qbull.compat.rq.created import CreatedJob
 from qbull.compat.rq.functions import check_serializer
 from qbull.compat.rq.instead import RQ_JOB_ATTRIBUTE_HINTS
-from qbull.compat.rq.job_data import JobData
-from qbull.compat.rq.retry import REPEAT_HEADER, RETRY_WAITS_HEADER, waits_in
+from qbull.compat.rq.job_options import RqJobOptions
 from qbull.compat.rq.status import JobStatus, status_of
-from qbull.errors import (
-    ArgumentsError,
-    NotFound,
-)
+from qbull.errors import ArgumentsError, Conflict, NotFound
 from qbull.job import Job as Handle
 from qbull.produce.after import ids_behind, jobs_before
 from qbull.queue import Queue
@@ -30,7 +26,7 @@ MAX_LISTED_JOBS = 1000
 """How many waiting jobs the lists of a queue have at most."""
 
 
-class Job(JobData):
+class Job(RqJobOptions):
     """A job, as `enqueue` and `Job.fetch(id, connection=app)` return it.
 
     Args:
@@ -114,6 +110,8 @@ class Job(JobData):
             timeout: Seconds that one run may take, or for example "3m".
             options: The other options of `enqueue`.
         """
+        if not isinstance(func, str) and not callable(func):
+            raise TypeError(f"Job.create(func={func!r}): give a function, or its name")
         if not isinstance(args, Sequence | None) or isinstance(args, str):
             raise TypeError(f"Job.create(args={args!r}): give a tuple or a list")
         if not isinstance(kwargs, Mapping | None):
@@ -125,7 +123,7 @@ class Job(JobData):
         return f"<Job {self.id} in {self.origin}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and other.id == self.id
+        return isinstance(other, Job | CreatedJob) and other.id == self.id
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -179,21 +177,9 @@ class Job(JobData):
         return self._app.queues[self.origin].settings.timeout if own is None else own
 
     @property
-    def retries_left(self) -> int:
-        """How often the call may still be retried."""
-        info = self._info()
-        waits = waits_in(self._run(self._headers()), RETRY_WAITS_HEADER)
-        return max(len(waits) - info.attempt + 1, 0)
-
-    @property
     def number_of_retries(self) -> int:
         """How often the call has been retried."""
         return max(self._info().attempt - 1, 0)
-
-    @property
-    def repeats_left(self) -> int:
-        """How often the call will still be repeated."""
-        return len(waits_in(self._run(self._headers()), REPEAT_HEADER))
 
     @property
     def connection(self) -> App:
@@ -216,6 +202,8 @@ class Job(JobData):
                 "cancel(enqueue_dependents=True): the jobs that depend on it decide; "
                 "enqueue them with depends_on=Dependency(job, allow_failure=True)"
             )
+        if self.is_canceled:
+            raise Conflict(f"Cannot cancel already canceled job: {self.id}")
         self._run(self._handle.cancel())
 
     def requeue(self, at_front: bool = False) -> Job:

@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from qbull.app import App
+from qbull.compat.exact_arguments import result_of
+from qbull.compat.exact_values import as_it_was
 from qbull.compat.refusal import refuse_attribute
 from qbull.compat.rq.class_hints import HintingClass
 from qbull.compat.rq.created import call_string
@@ -50,8 +55,12 @@ class JobData(metaclass=HintingClass):
             refresh: Ignored: every call asks the server.
         """
         info = self._read()
-        is_completed = info is not None and info.state == "completed"
-        return self._run(self._handle.result()) if is_completed else None
+        if info is None or info.state != "completed":
+            return None
+        queue = self._app.queues.get(self.origin)
+        task = None if queue is None else queue.tasks.get(info.task)
+        decode = partial(result_of, None if task is None else task.signature)
+        return self._run(replace(self._handle, _decode=decode).result())
 
     @property
     def result(self) -> Any:
@@ -131,12 +140,12 @@ class JobData(metaclass=HintingClass):
     @property
     def args(self) -> tuple[Any, ...]:
         """The arguments of a `*args` parameter. All others travel by name and are in `kwargs`."""
-        return tuple(self._info().payload.get("*", ()))
+        return tuple(as_it_was(self._info().payload.get("*", [])))
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """The arguments, by name."""
-        payload = dict(self._info().payload)
+        payload = as_it_was(dict(self._info().payload))
         payload.pop("*", None)
         others = payload.pop("**", {})
         return {**payload, **others}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any
@@ -16,13 +16,14 @@ from qbull.app import App
 from qbull.compat.refusal import refuse
 from qbull.compat.rq.created import CreatedJob
 from qbull.compat.rq.dependency import send_call
-from qbull.compat.rq.enqueue_options import RqEnqueueOptions
+from qbull.compat.rq.enqueue_options import ENQUEUE_KEYWORDS, RqEnqueueOptions
 from qbull.compat.rq.exceptions import DuplicateJobError
 from qbull.compat.rq.functions import (
     NO_RETRIES,
     Function,
     check_serializer,
     declare_function,
+    function_behind,
     functions_of,
     name_of,
     seconds_of,
@@ -31,7 +32,7 @@ from qbull.compat.rq.instead import RQ_CALL_HINTS, RQ_GUIDE, RQ_QUEUE_ATTRIBUTE_
 from qbull.compat.rq.job import Job
 from qbull.compat.rq.queued_jobs import QueuedJobs
 from qbull.compat.rq.run import callbacks_of, wrapped
-from qbull.errors import ArgumentsError, ConfigError, NotFound
+from qbull.errors import ArgumentsError, ConfigError, DeclarationError, NotFound
 from qbull.job import Job as Handle
 from qbull.produce.enqueue import Calling
 from qbull.task import Task
@@ -64,7 +65,7 @@ class Queue(QueuedJobs):
         is_async: bool = True,
         **others: Any,
     ) -> None:
-        check_serializer("Queue", serializer)
+        self.serializer = check_serializer("Queue", serializer)
         given = {name: value for name, value in others.items() if value is not None}
         refuse("Queue", given, RQ_QUEUE_HINTS, ConfigError, RQ_GUIDE)
         if not isinstance(connection, App):
@@ -101,8 +102,17 @@ class Queue(QueuedJobs):
         """
         for given in functions:
             for function in functions_of(given) if isinstance(given, ModuleType) else [given]:
-                if name_of(function) not in self.queue.tasks:
-                    declare_function(self.queue, name_of(function), wrapped(self.queue, function))
+                name = name_of(function)
+                if name not in self.queue.tasks:
+                    declare_function(self.queue, name, wrapped(self.queue, function))
+                elif (
+                    "<locals>" in function.__qualname__
+                    and function_behind(self.queue.tasks[name]) is not function
+                ):
+                    raise DeclarationError(
+                        f'queue "{self.name}": another function "{name}" is registered already; '
+                        "give it another name, or call the function around it once for each app"
+                    )
 
     def register_callbacks(self, *functions: Callable[..., Any]) -> None:
         """Let workers call functions of `on_success` and `on_failure`.
@@ -172,13 +182,70 @@ class Queue(QueuedJobs):
         rq_options = RqEnqueueOptions.of("enqueue_call", {"job_timeout": timeout} | options)
         return self._send(func, args or (), kwargs or {}, rq_options)
 
-    def enqueue_job(self, job: CreatedJob) -> Job:
-        """Enqueue a job of `Job.create`.
+    def create_job(
+        self,
+        func: Function,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: int | str | None = None,
+        job_id: str | None = None,
+        **options: Any,
+    ) -> CreatedJob:
+        """Make a job for `enqueue_job` or `schedule_job`.
+
+        Args:
+            func: A registered function, or its name.
+            args: Positional arguments of the function.
+            kwargs: Keyword arguments of the function.
+            timeout: Seconds that one run may take, or for example "3m".
+            job_id: The id of the job; a new one by default.
+            options: The other options of `enqueue`.
+        """
+        return Job.create(func, args, kwargs, id=job_id, timeout=timeout, **options)
+
+    def enqueue_job(
+        self, job: CreatedJob, pipeline: Any = None, at_front: bool = False, unique: bool = False
+    ) -> Job:
+        """Enqueue a job of `Job.create` or `create_job`.
 
         Args:
             job: The job.
+            pipeline: Refused: each call is complete when it is sent.
+            at_front: Run it before others.
+            unique: Raise DuplicateJobError if there is a job with its id.
         """
-        return self._send(job.function, job.args, job.kwargs, _options_of(job))
+        return self._send_created(job, pipeline, unique=unique, at_front=at_front)
+
+    def schedule_job(
+        self, job: CreatedJob, datetime: datetime, pipeline: Any = None, unique: bool = False
+    ) -> Job:
+        """Enqueue a job that runs at a time.
+
+        Args:
+            job: The job.
+            datetime: The time. Without a zone it is in the machine's zone, as in RQ.
+            pipeline: Refused: each call is complete when it is sent.
+            unique: Raise DuplicateJobError if there is a job with its id.
+        """
+        return self._send_created(job, pipeline, unique=unique, at=datetime.astimezone())
+
+    def _send_created(
+        self,
+        job: CreatedJob,
+        pipeline: Any,
+        *,
+        unique: bool,
+        at_front: bool = False,
+        at: datetime | None = None,
+    ) -> Job:
+        if pipeline is not None:
+            refuse("enqueue_job", {"pipeline": pipeline}, RQ_CALL_HINTS, ArgumentsError, RQ_GUIDE)
+        if unique:
+            job.check_own_id()
+        options = _options_of(job)
+        options = replace(options, unique=unique or options.unique, at_front=at_front or options.at_front)
+        job.sent = self._send(job.function, job.args, job.kwargs, options, at)
+        return job.sent
 
     @staticmethod
     def prepare_data(
@@ -241,8 +308,8 @@ class Queue(QueuedJobs):
         at: datetime | None = None,
         delay: float | None = None,
     ) -> Job:
-        known = {field.name for field in fields(RqEnqueueOptions)} | RQ_CALL_HINTS.keys()
-        options = RqEnqueueOptions.of("enqueue", {n: kwargs.pop(n) for n in list(kwargs) if n in known})
+        own = {name: kwargs.pop(name) for name in list(kwargs) if name in ENQUEUE_KEYWORDS}
+        options = RqEnqueueOptions.of("enqueue", own)
         # RQ's explicit form.
         if "args" in kwargs or "kwargs" in kwargs:
             if args or kwargs.keys() - {"args", "kwargs"}:

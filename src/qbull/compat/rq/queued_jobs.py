@@ -46,6 +46,8 @@ class QueuedJobs(metaclass=HintingClass):
         return f"<Queue {self.name}>"
 
     def __lt__(self, other: QueuedJobs) -> bool:
+        if not isinstance(other, QueuedJobs):
+            raise TypeError(f"{self!r} < {other!r:.80}: a queue can only be compared with a queue")
         return self.name < other.name
 
     @property
@@ -57,7 +59,9 @@ class QueuedJobs(metaclass=HintingClass):
         return self.count == 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, QueuedJobs) and other.name == self.name
+        if not isinstance(other, QueuedJobs):
+            raise TypeError(f"{self!r} == {other!r:.80}: a queue can only be compared with a queue")
+        return other.name == self.name
 
     def __hash__(self) -> int:
         return hash(self.name)

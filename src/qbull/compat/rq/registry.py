@@ -57,6 +57,14 @@ class BaseRegistry:
         return info.state == self.state
 
     @property
+    def connection(self) -> App:
+        return self._queue.app
+
+    @property
+    def serializer(self) -> Any:
+        return self._queue.serializer
+
+    @property
     def count(self) -> int:
         counts = self._queue.app.run_sync(self._queue.queue.stats())
         found: int = getattr(counts, self.state)

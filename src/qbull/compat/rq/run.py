@@ -14,16 +14,18 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from qbull.app import App
 from qbull.compat.rq.current import running_in
+from qbull.compat.rq.exceptions import RqArgumentsError
 from qbull.compat.rq.functions import Function, name_of
 from qbull.compat.rq.job import Job
+from qbull.compat.rq.job_limit import count_run
+from qbull.compat.rq.job_options import FAILURE_HEADER, SUCCESS_HEADER
 from qbull.compat.rq.retry import REPEAT_HEADER, Retry, raise_retry, raise_returned, waits_in
+from qbull.compat.rq.signature import RqSignature
 from qbull.compat.sending import enqueue_with_headers
 from qbull.core.options import Options
-from qbull.errors import ArgumentsError, Fail, NotFound, RetryAfter
+from qbull.errors import Fail, NotFound, PayloadError, RetryAfter
 from qbull.queue import Queue
 from qbull.worker.current import current_job, running
-
-SUCCESS_HEADER, FAILURE_HEADER = "rq.on_success", "rq.on_failure"
 
 
 class Callback:
@@ -35,6 +37,9 @@ class Callback:
     """
 
     def __init__(self, func: Function, timeout: int | str | None = None) -> None:
+        if not (isinstance(func, str) or inspect.isfunction(func) or inspect.isbuiltin(func)):
+            raise RqArgumentsError(f"Callback({func!r}): give a function, or its name")
+        self.func = func
         self.name = name_of(func)
 
 
@@ -48,12 +53,24 @@ class Repeat:
 
     def __init__(self, times: int, interval: int | Iterable[int] = 0) -> None:
         intervals = [interval] if isinstance(interval, int) else list(interval)
+        if any(not isinstance(each, int) for each in intervals):
+            raise TypeError(f"Repeat(interval={interval!r}): give seconds")
         if times < 1 or not intervals or min(intervals) < 0:
-            raise ArgumentsError(
+            raise RqArgumentsError(
                 f"Repeat(times={times}, interval={interval!r}): give at least one time, and seconds from 0"
             )
         self.times = times
         self.intervals = intervals
+
+    @staticmethod
+    def get_interval(count: int, intervals: Sequence[int]) -> int:
+        """The seconds before a repeat.
+
+        Args:
+            count: The number of the repeat, from 0.
+            intervals: Seconds before each repeat. If there are fewer, the last one is repeated.
+        """
+        return intervals[min(count, len(intervals) - 1)]
 
     def header(self) -> str:
         last = self.intervals[-1]
@@ -77,7 +94,8 @@ def callback_headers(
     for header, given in ((SUCCESS_HEADER, success), (FAILURE_HEADER, failure)):
         if given is None:
             continue
-        name = given.name if isinstance(given, Callback) else name_of(given)
+        name = (given if isinstance(given, Callback) else Callback(given)).name
+        name = name if "." in name else f"builtins.{name}"
         if name not in callbacks_of(queue.app):
             raise NotFound(
                 f'queue "{queue.name}": the callback "{name}" is not registered, so no worker would call it; '
@@ -94,27 +112,31 @@ def wrapped(queue: Queue, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
             with running_in(queue):
+                await asyncio.to_thread(count_run, queue.app)
                 try:
-                    result = _checked(await function(*args, **kwargs))
+                    result = await function(*args, **kwargs)
+                    sent = _result_to_send(queue, result)
                 except Exception as error:
                     await asyncio.to_thread(_failed, queue, error)
                     raise
                 if _headers():
                     await asyncio.to_thread(_succeeded, queue, result, args, kwargs)
-                return result
+                return sent
     else:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             with running_in(queue):
+                count_run(queue.app)
                 try:
-                    result = _checked(function(*args, **kwargs))
+                    result = function(*args, **kwargs)
+                    sent = _result_to_send(queue, result)
                 except Exception as error:
                     _failed(queue, error)
                     raise
                 if _headers():
                     _succeeded(queue, result, args, kwargs)
-                return result
+                return sent
 
     _WRAPPED.add(run)
     return run
@@ -128,11 +150,19 @@ def is_wrapped_function(function: Callable[..., Any]) -> bool:
     return function in _WRAPPED
 
 
-def _checked(result: Any) -> Any:
-    """A function of a job may return Retry(…) to run again."""
-    if isinstance(result, Retry) and running.get() is not None:
+def _result_to_send(queue: Queue, result: Any) -> Any:
+    """The result of a job in the form in which it is encoded. A function may return Retry(…) to run again."""
+    if running.get() is None:
+        return result
+    if isinstance(result, Retry):
         raise_returned(result)
-    return result
+    task = queue.tasks.get(current_job().task)
+    if task is None or not isinstance(task.signature, RqSignature):
+        return result
+    try:
+        return task.signature.result_to_send(result)
+    except PayloadError as error:
+        raise Fail(f"its result: {error}") from None
 
 
 def _headers() -> dict[str, str]:

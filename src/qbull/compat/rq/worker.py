@@ -15,6 +15,7 @@ from typing import Any
 from qbull.app import App
 from qbull.compat.refusal import refuse, refuse_attribute
 from qbull.compat.rq.instead import RQ_GUIDE, RQ_WORK_HINTS, RQ_WORKER_ATTRIBUTE_HINTS, RQ_WORKER_HINTS
+from qbull.compat.rq.job_limit import JobLimit
 from qbull.compat.rq.queue import Queue
 from qbull.errors import ArgumentsError, ConfigError
 from qbull.store.read import inspect
@@ -90,6 +91,7 @@ class Worker:
         date_format: Any = None,
         log_format: Any = None,
         with_scheduler: bool = False,
+        max_jobs: int | None = None,
         **others: Any,
     ) -> bool:
         """Run jobs. Returns whether at least one has run.
@@ -102,18 +104,43 @@ class Worker:
             date_format: Ignored.
             log_format: Ignored.
             with_scheduler: Ignored: a worker runs delayed jobs when they are due.
+            max_jobs: Stop after this number of runs, one at a time. For a worker of one queue.
             others: Refused, with a hint at the replacement.
         """
         given = {option: value for option, value in others.items() if value is not None}
         refuse("work", given, RQ_WORK_HINTS, ArgumentsError, RQ_GUIDE)
+        if max_jobs is not None:
+            if len(self.queues) != 1 or max_jobs < 1:
+                raise ArgumentsError(f"work(max_jobs={max_jobs}): give one queue, and at least one job")
+            return self.app.run_sync(self._limited(max_jobs, is_burst=burst))
         if burst:
             return self.app.run_sync(self._burst())
         return asyncio.run(self._until_stopped())
 
     async def _burst(self) -> bool:
         async with self.app.worker(self.queue_names()) as worker:
-            while not (await self._is_idle() and await self._is_idle()):  # noqa: ASYNC110 - asks the server
-                await asyncio.sleep(BURST_POLL_SECONDS)
+            await self._until_idle()
+            return worker.started_jobs > 0
+
+    async def _until_idle(self) -> None:
+        while not (await self._is_idle() and await self._is_idle()):  # noqa: ASYNC110 - asks the server
+            await asyncio.sleep(BURST_POLL_SECONDS)
+
+    async def _limited(self, max_jobs: int, *, is_burst: bool) -> bool:
+        """Run some jobs, one after the other."""
+        with JobLimit(self.app, max_jobs) as limit:
+            worker = self.app.worker(self.queue_names(), concurrency=1)
+            await worker.start()
+            waiting: list[asyncio.Task[Any]] = [asyncio.create_task(limit.reached.wait())]
+            if is_burst:
+                waiting.append(asyncio.create_task(self._until_idle()))
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
+            stopping = asyncio.create_task(worker.stop())
+            await asyncio.sleep(0)
+            limit.let_the_last_run_start()
+            await stopping
             return worker.started_jobs > 0
 
     async def _until_stopped(self) -> bool:

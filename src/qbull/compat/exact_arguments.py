@@ -1,4 +1,4 @@
-"""Arguments of Celery tasks: functions with `*args` and `**kwargs`, exact values, and partial calls.
+"""Arguments of drop-in APIs: functions with `*args` and `**kwargs`, exact values, and partial calls.
 
 A payload has the arguments by name, as that of any other task. `*` has further positional arguments and `**`
 further named ones. A partial call has `from` as well: its first arguments come from the jobs before it in a
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 import msgspec.inspect
 
-from qbull.compat.celery.exact_values import TYPE_FIELD_BYTES, as_it_was, with_types, with_types_inside
+from qbull.compat.exact_values import TYPE_FIELD_BYTES, as_it_was, with_types, with_types_inside
 from qbull.core.codec import PAYLOAD_LIMIT_BYTES, Signature, decode_untyped, encode_payload
 from qbull.core.values import DEFAULT_HOOKS, ValueHooks
 from qbull.errors import ArgumentsError, PayloadError
@@ -62,8 +62,8 @@ class PartialCall:
         return values[0] if values else None
 
 
-class CelerySignature(Signature):
-    """The arguments of one Celery task."""
+class ExactSignature(Signature):
+    """The arguments of one task of a drop-in API."""
 
     def __init__(
         self,
@@ -95,7 +95,8 @@ class CelerySignature(Signature):
         except TypeError:
             raise ArgumentsError(f'task "{self.name}": {self._explain(args, kwargs)}') from None
         rest, more = given.pop(self._rest or "", ()), given.pop(self._more or "", {})
-        payload, call = super().encode((), {n: self._exact(n, value) for n, value in given.items()}, limit)
+        exact = {n: self._exact(n, value) for n, value in given.items()}
+        payload, call = super().encode((), exact, limit)
         if not rest and not more:
             return payload, call
         fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
@@ -162,7 +163,7 @@ class CelerySignature(Signature):
 
     def result_to_send(self, value: Any) -> Any:
         """Return a result in the form in which it is encoded."""
-        return with_types(value) if self._has_loose_result else value
+        return self._with_types(value) if self._has_loose_result else value
 
     def _checked(self, payload: bytes) -> Any:
         call = super()._checked(_named_part(payload) if REST_FIELD_BYTES in payload else payload)
@@ -174,17 +175,21 @@ class CelerySignature(Signature):
                 setattr(call, name, as_it_was(value))
         return call
 
+    def _with_types(self, value: Any) -> Any:
+        """A value in a form that JSON keeps."""
+        return with_types(value)
+
     def _exact(self, name: str, value: Any) -> Any:
         try:
             if name in self._untyped:
-                return with_types(value)
-            return with_types_inside(value) if name in self._loose else value
+                return self._with_types(value)
+            return with_types_inside(value, self._with_types) if name in self._loose else value
         except PayloadError as error:
             raise PayloadError(f'task "{self.name}": {name}: {error}') from None
 
     def _encoded(self, fields: Mapping[str, Any], limit: int) -> bytes:
         for name in (REST_FIELD, MORE_FIELD):
-            fields = {**fields, name: with_types(fields[name])}
+            fields = {**fields, name: self._with_types(fields[name])}
         return encode_payload(self.name, fields, limit, self.hooks)
 
 

@@ -34,6 +34,7 @@ _TO_TEXT: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (frozenset, "frozenset", lambda value: [with_types(each) for each in value]),
 )
 """Types with their names and how they are written. A subclass comes before its base."""
+_STRICT_TYPES = frozenset({str, bool, int, float, *(kind for kind, _, _ in _TO_TEXT)})
 _FROM_TEXT: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "date": date.fromisoformat,
@@ -48,6 +49,7 @@ _FROM_TEXT: dict[str, Callable[[Any], Any]] = {
     "frozenset": lambda items: frozenset(map(as_it_was, items)),
     "float": float,
     "dict": lambda items: {name: as_it_was(value) for name, value in items.items()},
+    "mapping": lambda items: {as_it_was(key): as_it_was(value) for key, value in items},
 }
 
 
@@ -67,13 +69,41 @@ def with_types(value: Any) -> Any:
     return value
 
 
-def with_types_inside(value: Any) -> Any:
-    """Return a container whose items JSON keeps. The container itself arrives as its annotation says."""
+def with_types_inside(value: Any, write: Callable[[Any], Any] = with_types) -> Any:
+    """Return a container whose items JSON keeps. The container itself arrives as its annotation says.
+
+    Args:
+        value: The container.
+        write: How an item is written.
+    """
     if isinstance(value, dict):
-        return _with_types_of_items(value)
+        return _with_types_of_items(value, write)
     if isinstance(value, list | tuple | set | frozenset):
-        return [with_types(each) for each in value]
+        return [write(each) for each in value]
     return value
+
+
+def strictly_with_types(value: Any) -> Any:
+    """The same as `with_types` for values that must arrive with their own type: others are refused.
+
+    A dictionary keeps keys that are no texts.
+    """
+    kind = type(value)
+    if kind is list:
+        return [strictly_with_types(each) for each in value]
+    if kind in (tuple, set, frozenset):
+        return {TYPE_FIELD: kind.__name__, VALUE_FIELD: [strictly_with_types(each) for each in value]}
+    if kind is dict:
+        if all(type(name) is str for name in value):
+            return _with_types_of_items(value, strictly_with_types)
+        items = [[strictly_with_types(key), strictly_with_types(each)] for key, each in value.items()]
+        return {TYPE_FIELD: "mapping", VALUE_FIELD: items}
+    if value is None or kind in _STRICT_TYPES:
+        return with_types(value)
+    raise PayloadError(
+        f"{value!r:.80} is of type {kind.__qualname__}, which arrives only with an annotation; "
+        "annotate it, or use plain values"
+    )
 
 
 def as_it_was(value: Any) -> Any:
@@ -93,9 +123,9 @@ def as_it_was(value: Any) -> Any:
         raise ArgumentsError(f"{value!r:.80} is no {value[TYPE_FIELD]}: {error}") from None
 
 
-def _with_types_of_items(value: dict[Any, Any]) -> dict[Any, Any]:
+def _with_types_of_items(value: dict[Any, Any], write: Callable[[Any], Any] = with_types) -> dict[Any, Any]:
     for name in value:
         if not isinstance(name, str | int) or isinstance(name, bool):
             raise PayloadError(f"{name!r:.80} is a key of a dictionary; use texts as keys")
-    items = {name: with_types(each) for name, each in value.items()}
+    items = {name: write(each) for name, each in value.items()}
     return {TYPE_FIELD: "dict", VALUE_FIELD: items} if TYPE_FIELD in value else items
