@@ -14,7 +14,8 @@ from web import PASSWORD, Person, Web, make_admin, make_nobody, make_viewer, ope
 
 import qbull
 from conftest import eventually
-from qbull.api.live_stream import MAX_PENDING_EVENTS, EventListener, StreamEvent
+from qbull.api.live_stream import MAX_PENDING_EVENTS, EventBroadcaster, EventListener, StreamEvent
+from qbull.manage.dead_letters import DeadLetterReader
 from qbull.store.store import Store
 
 
@@ -218,6 +219,32 @@ async def test_one_stream_follows_jobs_of_several_queues(
 
     followed = {told.data["id"] for told in stream.heard if told.name == "progress"}
     assert followed == {"a,b/c", "nothing"}
+
+
+def _no_dead_letters(queue: qbull.Queue) -> DeadLetterReader:
+    return DeadLetterReader(queue, frozenset())
+
+
+async def test_slow_counts_do_not_look_like_a_silent_server(app: qbull.App, store: Store) -> None:
+    """The counts come once and then take long: listeners hear that the server answers, and the counts' age."""
+    counted, never = asyncio.Event(), asyncio.Event()
+
+    async def queues() -> list[qbull.Queue]:
+        if counted.is_set():
+            await never.wait()
+        counted.set()
+        return []
+
+    broadcaster = EventBroadcaster(lambda: store, queues, _no_dead_letters, errors=True)
+    listener = EventListener(None, freshness=True)
+    broadcaster.subscribe(listener)
+    ages: list[int] = []
+    async with asyncio.timeout(20):
+        while len(ages) < 4:
+            ages += [json.loads(event.data)["ageMs"] for event in await listener.next()]
+    await broadcaster.leave(listener)
+
+    assert ages[0] == 0 and ages == sorted(ages) and ages[-1] >= 2000
 
 
 async def test_a_listener_may_hear_that_the_counts_are_fresh(orders_app: OrdersApp, viewer: Person) -> None:

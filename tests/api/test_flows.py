@@ -141,6 +141,35 @@ async def test_flows_are_listed_while_they_run_and_when_they_have_ended(
     assert (last[flows[0].id]["queue"], last[flows[0].id]["id"]) == ("mail", flows[0].last.id)
 
 
+async def test_flows_are_searched_beyond_those_that_are_listed(
+    media_app: MediaApp, app: qbull.App, viewer: Person
+) -> None:
+    media_app.go.set()
+    async with app.worker():
+        old = await media_app.begin("https://example.org/the-oldest.jpg")
+        await old.result(timeout=10)
+        for n in range(26):
+            await (await media_app.begin(f"https://example.org/{n}.jpg")).result(timeout=10)
+
+    listed = await viewer.get("/api/flows")
+    assert len(listed["flows"]) == 25 and old.id not in [one["flow"] for one in listed["flows"]]
+
+    async def found(**asked: str) -> set[str]:
+        flows: set[str] = set()
+        told = await viewer.get("/api/flows", **asked)
+        while True:
+            flows |= {one["flow"] for one in told["flows"]}
+            assert told["scanned"] <= told["total"]
+            if told["next"] is None:
+                return flows
+            told = await viewer.get("/api/flows", **{**asked, "cursor": told["next"]})
+
+    assert await found(find="THE-OLDEST resize") == {old.id}
+    assert await found(find="the-oldest", state="failed") == set()
+    assert len(await found(cursor=listed["next"])) == len(await found(state="completed")) == 27
+    await viewer.refused(400, "GET", "/api/flows", params={"cursor": "nonsense"})
+
+
 async def test_alerts_say_what_is_wrong_and_whether_people_heard(server_url: str, store: Store) -> None:
     async with Inbox() as inbox:
         where = qbull.Alerts(slack=f"{inbox.url}/services/secret", allow=("127.0.0.1",))

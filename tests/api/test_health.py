@@ -415,12 +415,15 @@ async def test_a_pause_with_a_growing_backlog_is_a_warning(
     await mail.pause()
     await send.enqueue_many([{"n": n} for n in range(3)])
     first = await problems(nobody, "paused")
+    _, _, known = await problems(viewer, "paused")
     await advance(120)
     await send.enqueue_many([{"n": n} for n in range(4)])
     second = await problems(nobody, "paused")
 
     assert first[:2] == (200, "healthy") and first[2]["severity"] == "info"
     assert first[2]["text"] == 'queue "mail": paused, 3 jobs wait'
+    assert first[2]["by"] is None, "anybody may ask for the health"
+    assert known["by"] and known["since"] == first[2]["since"]
     assert second[:2] == (200, "degraded") and second[2]["severity"] == "warning"
     assert second[2]["fact"] == "paused, 7 jobs wait, 4 of them came in the last 5 minutes"
     assert second[2]["remedy"] == 'run "qbull resume mail"'

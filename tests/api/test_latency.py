@@ -52,6 +52,24 @@ async def test_runs_of_a_queue_are_shown_by_time_and_task(app: qbull.App, mail: 
     assert ("mail", 3) in [(one["queue"], one["latency"]["runs"]) for one in everything["queues"]]
 
 
+async def test_a_chosen_period_comes_in_the_finest_steps_that_are_kept(
+    app: qbull.App, mail: Mail, viewer: Person
+) -> None:
+    async with app.worker():
+        await (await mail.quick.enqueue()).result(timeout=20)
+
+    at = "/api/queues/mail/latency"
+    fine = await viewer.get(at, span="24h", **{"from": "2h", "to": "now"})
+    coarse = await viewer.get(at, span="24h")
+    before = await viewer.get(at, **{"from": "3h", "to": "2h"})
+    hours = await viewer.get(at, **{"from": "3d", "to": "now"})
+
+    assert (fine["stepSeconds"], coarse["stepSeconds"], hours["stepSeconds"]) == (60, 600, 3600)
+    assert [fine["total"]["runs"], hours["total"]["runs"], before["total"]["runs"]] == [1, 1, 0]
+    for wrong in ({"from": "2h"}, {"to": "2h"}, {"from": "1h", "to": "2h"}, {"from": "1h", "to": "x"}):
+        await viewer.refused(400, "GET", at, params=wrong)
+
+
 async def test_counts_that_are_sent_twice_count_once(store: Store, mail: Mail, viewer: Person) -> None:
     for _ in range(2):
         await histograms.add(store, "mail", "the-same-token", {"d:20:quick": 5, "v:8:quick": 5, "w:8": 5})

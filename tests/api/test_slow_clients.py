@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from qbull.api.live_stream import MAX_CALLER_LISTENERS
 
 HEAD = b"GET /api/queues/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 LOGIN = b"POST /api/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+MAX_ANSWER_SECONDS = 2.0
 QUICK = ConnectionLimits(
     connections=40,
     address_connections=20,
@@ -166,6 +168,42 @@ async def test_many_slow_clients_lock_nobody_out(app: qbull.App) -> None:
             client.close()
 
     assert waiting <= 300
+
+
+@pytest.fixture
+def enough_files() -> Iterator[None]:
+    """Let this process open as many files as it may: each connection takes one at both ends."""
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+
+
+@pytest.mark.parametrize(
+    "sources", [["127.0.0.9"], [f"127.0.{n}.1" for n in range(1, 51)]], ids=["one", "many"]
+)
+async def test_a_thousand_slow_clients_are_open_and_the_others_are_answered(
+    app: qbull.App, enough_files: None, sources: list[str]
+) -> None:
+    starts = [b"GET /api", HEAD, LOGIN + b"Content-Length: 1000\r\n\r\n{"]
+    async with opened(app) as web, AsyncExitStack() as stack:
+        for n in range(1000):
+            client = await Client.connect(web, sources[n % len(sources)])
+            stack.callback(client.close)
+            await client.send(starts[n % 3])
+        table, viewer = web.connections, await web.person(VIEWER)
+        await until(lambda: len(table) == 1000)
+
+        seconds = []
+        for _ in range(50):
+            began = time.monotonic()
+            assert "queues" in await viewer.get("/api/queues/stats")
+            seconds.append(time.monotonic() - began)
+
+        assert len(table) == 1001, "the slow ones are still open, and the viewer has a connection"
+        assert max(seconds) < MAX_ANSWER_SECONDS
+        # Nobody is waited for longer than the default limits say.
+        await until(lambda: len(table) <= 1)
 
 
 async def test_one_address_does_not_take_all_connections(app: qbull.App) -> None:

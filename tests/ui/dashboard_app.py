@@ -85,7 +85,11 @@ async def charge(
 
 @reports.task(name="monthly-statement")
 async def monthly_statement(
-    customer: str, month: str, rows: int = 100, seconds: float = 1.0
+    customer: str,
+    month: str,
+    rows: int = 100,
+    seconds: float = 1.0,
+    paper: Literal["a4", "letter"] = "a4",
 ) -> dict[str, object]:
     """Reports its progress and logs."""
     job = qbull.current_job()

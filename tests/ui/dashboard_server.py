@@ -22,6 +22,7 @@ from browser import options
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from playwright.async_api import Error as BrowserError
 
+from needed_tools import skip_without_tool
 from qbull.embedded.server import EmbeddedServer
 
 HERE = Path(__file__).parent
@@ -38,6 +39,7 @@ VIEWS = (
     "keys",
     "dead",
     "flows",
+    "limits",
     "schedules",
     "workers",
     "alerts",
@@ -74,6 +76,19 @@ class DashboardServer:
             if job["state"] in states:
                 return dict(job)
             assert time.monotonic() < deadline, job
+            time.sleep(0.03)
+
+    def because(self, queue: str, ids: list[str], code: str) -> str:
+        """The first of these jobs whose first reason to wait is this one, once there is one."""
+        deadline = time.monotonic() + 20
+        while True:
+            reasons = {
+                id: self.ask("GET", f"queues/{queue}/jobs/{id}/why")["reasons"][0]["code"] for id in ids
+            }
+            for id, reason in reasons.items():
+                if reason == code:
+                    return id
+            assert time.monotonic() < deadline, reasons
             time.sleep(0.03)
 
     def fail(self, n: int, error: str, task: str = "verify") -> list[str]:
@@ -185,7 +200,7 @@ async def open_browser() -> AsyncIterator[Browser]:
             browser = await play.chromium.launch(**options())  # type: ignore[arg-type]
         except BrowserError as error:
             why = str(error).strip().splitlines()[0]
-            pytest.skip(
+            skip_without_tool(
                 f"no Chromium: {why}; install the package chromium, or run: playwright install chromium"
             )
         yield browser

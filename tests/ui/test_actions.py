@@ -10,12 +10,13 @@ import pytest
 from dashboard_server import VIEWS, DashboardServer, Person, person
 from playwright.async_api import Browser, expect
 
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 
@@ -245,16 +246,16 @@ async def test_a_running_job_is_cancelled(dashboard: DashboardServer, admin: Per
     await expect(page.locator("h1")).to_contain_text("cancelled")
 
 
-async def test_a_group_of_dead_letters_is_redriven(dashboard: DashboardServer, admin: Person) -> None:
-    ids = dashboard.fail(2, "the redriven kind")
+async def test_a_group_of_dead_letters_is_retried(dashboard: DashboardServer, admin: Person) -> None:
+    ids = dashboard.fail(2, "the retried kind")
     page = await admin.go("dead")
-    row = page.locator("tr", has_text="the redriven kind")
+    row = page.locator("tr", has_text="the retried kind")
     await expect(row).to_contain_text("2")
 
-    await row.get_by_role("button", name="Redrive").click()
-    await admin.confirm("Redrive")
+    await row.get_by_role("button", name="Retry").click()
+    await admin.confirm("Retry")
 
-    await expect(page.get_by_text("2 jobs were redriven")).to_be_visible()
+    await expect(page.get_by_text("2 jobs run again")).to_be_visible()
     for id in ids:
         dashboard.until("email", id, "failed")
         assert len(dashboard.ask("GET", f"queues/email/jobs/{id}/history")["attempts"]) == 6

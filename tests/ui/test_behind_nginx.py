@@ -16,17 +16,19 @@ import trustme
 from dashboard_server import ADMIN, PASSWORD, DashboardServer, address, person, running
 from playwright.async_api import Browser, expect
 
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 from topology import free_port, wait_for
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "rest_api.md"
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE, RECIPE = DOCS / "guides" / "rest_api.md", DOCS / "howto" / "nginx.md"
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(NGINX is None, reason="nginx is not installed"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(NGINX, "nginx is not installed"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 
@@ -42,9 +44,9 @@ WAYS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 """By name: the options of `qbull serve`, and changes in the configuration of the guide."""
 
 
-def configuration(folder: Path, port: int, upstream: str, changes: dict[str, str]) -> str:
-    """The nginx configuration of the guide, with this machine's ports and files."""
-    found = re.search(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+def configuration(folder: Path, port: int, upstream: str, changes: dict[str, str], page: Path) -> str:
+    """The nginx configuration of a page, with this machine's ports and files."""
+    found = re.search(r"```nginx\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
     server = found.group(1)
     own = {
@@ -67,7 +69,11 @@ def configuration(folder: Path, port: int, upstream: str, changes: dict[str, str
 
 @contextmanager
 def proxied(
-    dashboard: DashboardServer, folder: Path, options: tuple[str, ...], changes: dict[str, str]
+    dashboard: DashboardServer,
+    folder: Path,
+    options: tuple[str, ...],
+    changes: dict[str, str],
+    page: Path = GUIDE,
 ) -> Iterator[DashboardServer]:
     """`qbull serve` with these options behind nginx, as people see it."""
     ca, port = trustme.CA(), free_port()
@@ -79,7 +85,7 @@ def proxied(
     serve = ("serve", "dashboard_app:app", "--port", "0", "--proxies", "127.0.0.1", *options)
     with running({**dashboard.environment, "QBULL_LOG_LEVEL": "WARNING"}, *serve) as serving:
         upstream = address(serving)
-        (folder / "nginx.conf").write_text(configuration(folder, port, upstream, changes))
+        (folder / "nginx.conf").write_text(configuration(folder, port, upstream, changes, page))
         assert NGINX is not None
         command = [NGINX, "-p", str(folder), "-e", f"{folder}/error.log", "-c", str(folder / "nginx.conf")]
         seen = DashboardServer(dashboard.environment, f"https://localhost:{port}/queues")
@@ -133,6 +139,19 @@ async def test_the_dashboard_works_below_a_path_of_another_host(
         assert (cookie.get("path"), cookie.get("secure"), cookie.get("httpOnly")) == ("/queues/", True, True)
         assert somebody.wrong == []
         await somebody.context.close()
+
+
+async def test_the_recipe_works(dashboard: DashboardServer, tmp_path: Path) -> None:
+    with proxied(dashboard, tmp_path, (), {}, RECIPE) as seen:
+        made = seen.api.post(
+            "queues/email/jobs",
+            json={"task": "welcome", "payload": {"user_id": "u1", "address": "recipe@example.com"}},
+        )
+        shown = seen.api.get(f"{seen.url}/ui/")
+
+    assert made.status_code == 202, made.text
+    assert made.headers["location"].startswith("/queues/api/queues/email/jobs/")
+    assert shown.status_code == 200 and "/queues/" in shown.text
 
 
 async def test_the_api_answers_below_the_path(dashboard: DashboardServer, tmp_path: Path) -> None:

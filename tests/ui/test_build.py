@@ -9,15 +9,15 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
+from needed_tools import needs_tool
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src" / "qbull" / "ui"
 FIRST_LOAD = 80_000
 """Bytes, compressed."""
 
-built = pytest.mark.skipif(
-    not (BUILT / "index.html").is_file(), reason="the dashboard was not built: Node.js is needed for that"
+built = needs_tool(
+    (BUILT / "index.html").is_file(), "the dashboard was not built: Node.js is needed for that"
 )
 
 

@@ -8,12 +8,13 @@ import pytest
 from dashboard_server import ADMIN, VIEWS, DashboardServer, Person, person
 from playwright.async_api import Browser, expect
 
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 
@@ -107,7 +108,7 @@ async def test_work_that_somebody_else_began_is_shown_and_can_be_stopped(
 
     page = await admin.go("")
 
-    shown = page.locator(".operation", has_text="redrive")
+    shown = page.locator(".operation", has_text="retry")
     await expect(shown).to_contain_text("looked at")
     await shown.get_by_role("button", name="Stop").click()
     await expect(shown).to_contain_text("it was stopped")

@@ -8,12 +8,13 @@ import pytest
 from dashboard_server import DashboardServer, Person
 from playwright.async_api import expect
 
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 
@@ -90,7 +91,9 @@ async def test_an_error_that_somebody_knows_of_shows_the_note_on_its_page(
     dashboard.fail(2, "the supplier has no stock")
     page = await admin.go("dead")
     await page.get_by_role("link", name="ConnectionError: the supplier has no stock").click()
-    await expect(page.locator(".shares", has_text="Version of the worker")).to_be_visible()
+    versions = page.locator(".shares", has_text="Version of the worker")
+    await expect(versions).to_contain_text("known for 2 of 2 jobs: jobs do not store it")
+    await expect(versions.locator("li")).to_have_count(1)
 
     await page.get_by_role("button", name="Acknowledge …").click()
     await page.get_by_label("Note").fill("the buyers know, ticket 4711")

@@ -10,10 +10,12 @@ import pytest_asyncio
 from dashboard_server import PASSWORD, VIEWS, DashboardServer
 from firefox import FirefoxTab, open_firefox, path
 
+from needed_tools import needs_tool
+
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("ui"),
-    pytest.mark.skipif(path() is None, reason="no Firefox: install the package firefox-esr"),
+    needs_tool(path(), "no Firefox: install the package firefox-esr"),
 ]
 
 

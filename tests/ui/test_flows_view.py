@@ -73,3 +73,23 @@ async def test_a_flow_of_many_jobs_stays_readable(dashboard: DashboardServer, ad
     await page.get_by_role("button", name="Zoom in").click()
     await page.wait_for_function(f"before => ({STEP_WIDTH})() > before", arg=before)
     assert admin.wrong == []
+
+
+async def test_an_older_flow_is_found_by_a_search_of_all(dashboard: DashboardServer, admin: Person) -> None:
+    begin(dashboard, "place", "the-very-first")
+    for n in range(26):
+        last = begin(dashboard, "place", f"newer-{n}")
+    dashboard.until("orders", last, "completed")
+    page = await admin.go("flows")
+    rows = page.locator("table.flows tbody tr")
+    await expect(rows.filter(has_text="newer-25")).to_have_count(1)
+    await expect(rows.filter(has_text="the-very-first")).to_have_count(0)
+
+    await page.get_by_label("Find a flow").fill("the-very-first")
+    await expect(rows).to_have_count(1)
+    await expect(page.get_by_role("status").filter(has_text="read")).to_contain_text("1 flow · all ")
+
+    await page.get_by_label("Find a flow").fill("")
+    await admin.press("Show older ones")
+    await expect(rows.filter(has_text="the-very-first")).to_have_count(1)
+    assert admin.wrong == []

@@ -19,18 +19,19 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from dashboard_server import ADMIN, HERE, DashboardServer, Person, address, person, running
+from dashboard_server import ADMIN, HERE, VIEWS, DashboardServer, Person, address, person, running
 from incident_truth import Counts, raised, shown
 from playwright.async_api import Browser, Locator, Page, Request, expect
 
 from conftest import eventually
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 from qbull.embedded.server import EmbeddedServer
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 KINDS = {"template": 2_570, "refused": 510, "busy": 320}
@@ -105,9 +106,9 @@ async def main():
 
 asyncio.run(main())
 """
-ANSWERS_BEHIND = 3
-"""The overview shows a failure at the latest with the third answer after it: workers report once a second, the API
-keeps an answer for two, and the page asks every three."""
+SECONDS_BEHIND = 9
+"""The overview shows a failure at the latest after so many seconds: workers report once a second, the API keeps an answer
+for two, the page asks every three, and a busy machine takes as long again for an answer."""
 
 
 @contextmanager
@@ -120,7 +121,7 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 async def test_the_overview_tells_the_truth_while_it_happens(incident: Incident, browser: Browser) -> None:
-    """Never more failures of a kind than there were, never fewer than three answers ago, and all of them at the end."""
+    """Second by second: never more failures of a kind than there were, never fewer than some seconds ago, and all at the end."""
     somebody = await person(incident.dashboard, browser, ADMIN)
     page = await somebody.go("")
     counts = [part for kind, n in KINDS.items() for part in (kind, str(n))]
@@ -142,15 +143,14 @@ async def test_the_overview_tells_the_truth_while_it_happens(incident: Incident,
 
 
 async def _compare_until(page: Page, directory: Path, truths: list[Counts]) -> int:
-    """Compare after every answer until all is shown. Returns how often some failures were shown, and not all."""
+    """Compare every second until all is shown. Returns how often some failures were shown, and not all."""
     between = 0
     deadline = time.monotonic() + 90
     while True:
-        async with page.expect_response("**/api/overview*"):
-            pass
+        await page.wait_for_timeout(1000)
         told = await shown(page)
         truths.append(raised(directory))
-        before = truths[-1 - ANSWERS_BEHIND] if len(truths) > ANSWERS_BEHIND else dict.fromkeys(KINDS, 0)
+        before = truths[-1 - SECONDS_BEHIND] if len(truths) > SECONDS_BEHIND else dict.fromkeys(KINDS, 0)
         for kind, n in told.items():
             assert before[kind] <= n <= truths[-1][kind], (kind, before, told, truths[-1])
         if told == KINDS:
@@ -177,7 +177,7 @@ async def test_a_frozen_server_greys_every_view_within_three_seconds(
     incident: Incident, browser: Browser
 ) -> None:
     somebody = await person(incident.dashboard, browser, ADMIN)
-    for path in ("", "queues", "queue?name=mail", "jobs?queue=mail&state=failed", "workers", "schedules"):
+    for path in (view.replace("payments", "mail").replace("email", "mail") for view in VIEWS):
         page = await somebody.go(path)
         await expect(page.locator(".side .live")).to_have_text("Live")
         coloured = await _colour(page)

@@ -59,6 +59,58 @@ async def test_nothing_is_cut_off(
     await one.context.close()
 
 
+RECORD_LABELS = """
+    const fillText = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+        (this.canvas.labels ??= []).push({ width: this.measureText(text).width, x, y, align: this.textAlign, text });
+        return fillText.call(this, text, x, y, ...more);
+    };
+"""
+CUT_LABELS = """() => {
+    const found = [];
+    for (const canvas of document.querySelectorAll(".uplot canvas")) {
+        const scale = canvas.width / canvas.getBoundingClientRect().width;
+        const plot = canvas.closest(".uplot").querySelector(".u-over").getBoundingClientRect();
+        const box = canvas.getBoundingClientRect();
+        const [left, right] = [(plot.left - box.left) * scale, (box.right - plot.right) * scale];
+        for (const { width, x, y, align, text } of canvas.labels ?? []) {
+            if (align === "center" && (width / 2 > right || width / 2 > left)) found.push(`${text} at an end of the axis`);
+            if (align === "right" && x - width < 0) found.push(`${text} starts at ${x - width}`);
+            if (y > canvas.height || y < 0) found.push(`${text} is at ${y} of ${canvas.height}`);
+        }
+    }
+    return found;
+}"""
+"""The labels of charts that do not fit, or would not at the ends of their axis: only some minutes have one there."""
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+async def test_no_label_of_a_chart_is_cut_off(
+    dashboard: DashboardServer, browser: Browser, language: str
+) -> None:
+    dashboard.until("slack", dashboard.enqueue("slack", "alert", {"channel": "#a", "text": "b"}), "completed")
+    one = await person(dashboard, browser, ADMIN, locale=f"{language}-ES")
+    await one.context.add_init_script(RECORD_LABELS)
+
+    found: list[str] = []
+    for path in (
+        "",
+        "?span=24h",
+        "queue?name=slack",
+        "queue?name=slack&span=7d",
+        "queue?name=slack&span=30d",
+    ):
+        page = await one.go(path)
+        await expect(page.locator(".uplot canvas").first).to_be_visible()
+        assert await page.evaluate(
+            "() => [...document.querySelectorAll('.uplot canvas')].some(one => one.labels)"
+        )
+        found += [f"{path}: {fault}" for fault in await page.evaluate(CUT_LABELS)]
+
+    assert found == []
+    await one.context.close()
+
+
 async def test_no_row_has_a_whole_id(dashboard: DashboardServer, admin: Person) -> None:
     for path in VIEWS:
         page = await admin.go(path)

@@ -76,3 +76,26 @@ async def test_the_runs_of_a_day_are_on_one_axis_with_their_outcomes(
     await runs.first.get_by_role("link").click()
     await expect(page.locator("h1")).to_contain_text("export")
     dashboard.ask("DELETE", "schedules/failing-export")
+
+
+async def test_the_part_of_a_day_whose_runs_are_not_kept_is_marked(
+    dashboard: DashboardServer, admin: Person
+) -> None:
+    call = {"channel": "#a", "text": "b"}
+    for name, runs in (("often", 31), ("seldom", 2)):
+        dashboard.ask("PUT", f"schedules/{name}", {"task": "slack/alert", "cron": "0 3 * * *", "args": call})
+        for _ in range(runs):
+            ran = dashboard.ask("POST", f"schedules/{name}/run")
+            dashboard.until("slack", ran["jobId"], "completed")
+
+    page = await admin.go("schedules")
+
+    often = page.locator(".day-row", has_text="often")
+    await expect(often.locator(".unkept")).to_have_attribute("title", re.compile("Only the last 30 runs"))
+    await expect(often.get_by_role("img", name=re.compile("no longer kept"))).to_be_visible()
+    await expect(page.locator(".day-row", has_text="seldom").locator(".unkept")).to_have_count(0)
+    await expect(page.locator(".legend-row")).to_contain_text("not kept")
+    await page.get_by_role("button", name="Español").click()
+    await expect(page.locator(".legend-row")).to_contain_text("no conservado")
+    for name in ("often", "seldom"):
+        dashboard.ask("DELETE", f"schedules/{name}")

@@ -8,12 +8,13 @@ from playwright.async_api import Browser, expect
 from test_single_sign_on import signing_on
 
 import qbull
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 

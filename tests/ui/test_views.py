@@ -15,12 +15,13 @@ import pytest
 from dashboard_server import ADMIN, HERE, PASSWORD, VIEWS, DashboardServer, Person, address, person, running
 from playwright.async_api import Browser, expect
 
+from needed_tools import needs_tool
 from qbull.api.dashboard import Dashboard as Built
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.xdist_group("page"),
-    pytest.mark.skipif(not Built()._there, reason="the dashboard was not built: Node.js is needed for that"),
+    needs_tool(Built()._there, "the dashboard was not built: Node.js is needed for that"),
 ]
 
 UNREACHED = """() => [...document.querySelectorAll('body *')]
@@ -238,7 +239,7 @@ async def test_a_server_that_goes_away_is_said_and_found_again(
     other.api.close()
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: run make check with Node.js")
+@needs_tool(AXE.is_file(), "axe-core is not installed: run make check with Node.js")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing_wrong_with_any_view(
     dashboard: DashboardServer, browser: Browser, scheme: Any
@@ -250,6 +251,8 @@ async def test_axe_finds_nothing_wrong_with_any_view(
     order = dashboard.enqueue("maintenance", "place", {"order": "for axe"})
     ends = dashboard.until("maintenance", order, "completed")["result"]
     somebody = await person(dashboard, browser, None, color_scheme=scheme, bypass_csp=True)
+    digests = [dashboard.enqueue("slack", "digest", {"channel": f"#axe-{scheme}"}) for _ in range(3)]
+    limited = dashboard.because("slack", digests, "shared-limit")
     found: dict[str, list[str]] = {"login": await _axe(await somebody.go(""), scheme)}
     await somebody.log_in(ADMIN)
 
@@ -266,6 +269,7 @@ async def test_axe_finds_nothing_wrong_with_any_view(
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
     found["help"] = await _axe(page, scheme)
+    dashboard.ask("POST", f"queues/slack/jobs/{limited}/cancel")
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await page.keyboard.press("Control+k")

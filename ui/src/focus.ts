@@ -7,7 +7,7 @@ let wanted = false;
 
 function view(): string {
   const { path, query } = place.value;
-  return [path, query.get("name"), query.get("id"), query.get("fingerprint")].join(" ");
+  return [path, query.get("name"), query.get("id"), query.get("kind")].join(" ");
 }
 
 effect(() => {

@@ -4,7 +4,7 @@ import type { Me } from "./wire";
 import { timeOfDay } from "./format";
 import { useKeys } from "./keyboard";
 import { firing, useVerdict } from "./health";
-import { knownAt, link, pauseLive, queues, stale } from "./live";
+import { deadOf, knownAt, link, pauseLive, queues, stale } from "./live";
 import { Button, Card, Head } from "./parts/basics";
 import { Empty, Loading, WayOn } from "./parts/blank";
 import { Help } from "./parts/help";
@@ -148,7 +148,7 @@ function EnvironmentBadge({ name }: { name: string }) {
 }
 
 function FailedCount() {
-  const all = Object.values(queues.value ?? {}).reduce((sum, one) => sum + one.failed, 0);
+  const all = Object.values(queues.value ?? {}).reduce((sum, one) => sum + deadOf(one), 0);
   return all ? <span class="nav-count quiet">{all > 9999 ? "9999+" : all}</span> : null;
 }
 

@@ -1,5 +1,5 @@
 // Live: the stream of events. Read by fetch, not by EventSource, which hides the reason why a stream was refused.
-// The server says "fresh" after each look at the queues. Without that the numbers are old, and every view shows it.
+// The server says "fresh" about once a second. Without that the numbers are old, and every view shows it.
 // While the stream is away the counts are asked for now and then, so that the page stays useful.
 import { computed, signal } from "@preact/signals";
 import { get, query, url } from "./api";
@@ -8,6 +8,8 @@ import { look, me } from "./session";
 import type { AllStats, Me, Stats } from "./wire";
 
 export interface LiveStats extends Stats {
+  /** How many of the failed jobs failed because another one of their flow did. */
+  cascades?: number;
   perSecond?: Record<"enqueued" | "completed" | "failed" | "retried", number>;
 }
 
@@ -22,6 +24,11 @@ export interface Watched {
   attempt: number | null;
 }
 
+/** Dead letters with a cause of their own. A failed flow counts once. */
+export function deadOf(one: LiveStats): number {
+  return Math.max(0, one.failed - (one.cascades ?? 0));
+}
+
 type Link = "joining" | "live" | "late" | "away" | "paused";
 
 interface State {
@@ -31,8 +38,7 @@ interface State {
   place: string;
 }
 
-const FRESH_MS = 2600; // the numbers are old if the server has not looked for so long
-const SLACK_MS = 1600;
+const FRESH_MS = 2600; // the numbers are old if the server was silent for so long, however long it needs for them
 const SILENT_MS = 22_000; // the server says something every 15 s
 
 export const queues = signal<Record<string, LiveStats> | null>(null);
@@ -64,7 +70,7 @@ const tabs = new OneStream({
     knownAt.value = state.knownAt;
     place = state.place;
     clearTimeout(lateness);
-    if (state.link === "live") fresh(SLACK_MS);
+    if (state.link === "live") fresh();
     else if (state.link !== "paused") link.value = state.link;
   },
   wishes: () => stream?.abort("asked"),
@@ -89,7 +95,7 @@ document.addEventListener("visibilitychange", () => {
     tabs.leave();
     clearTimeout(lateness);
   } else if (me.peek() && link.peek() !== "paused") {
-    expectFresh(FRESH_MS); // what is shown may be from before it was hidden
+    expectFresh(); // what is shown may be from before it was hidden
     start();
   }
 });
@@ -181,33 +187,33 @@ function take(text: string): void {
   }
   if (!name) return;
   const told = JSON.parse(data);
-  if (name === "fresh") return known(told.nextMs);
+  if (name === "fresh") return known(told.ageMs);
   if (name === "snapshot") merge(told.queues, true);
   else if (name === "stats") merge(told.queues, false);
   else if (name === "progress") {
     if (told.queue !== watching?.queue || told.id !== watching?.job) return; // for another tab
     watched.value = told;
   }
-  if (name === "snapshot") known(1000);
+  if (name === "snapshot") known(0);
   if (name !== "bye") changes.value++;
 }
 
-/** The server has looked; it looks again after this pause. */
-function known(nextMs: number): void {
-  knownAt.value = Date.now();
-  fresh(nextMs);
+/** The server answers; the counts are so old. */
+function known(ageMs: number): void {
+  knownAt.value = Date.now() - ageMs;
+  fresh();
 }
 
-function fresh(nextMs: number): void {
+function fresh(): void {
   link.value = "live";
-  expectFresh(Math.max(FRESH_MS, nextMs + SLACK_MS));
+  expectFresh();
 }
 
-function expectFresh(ms: number): void {
+function expectFresh(): void {
   clearTimeout(lateness);
   lateness = window.setTimeout(() => {
     if (link.peek() === "live" || link.peek() === "joining") link.value = "late";
-  }, ms);
+  }, FRESH_MS);
 }
 
 const SMOOTHING = 0.05;

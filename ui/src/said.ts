@@ -92,6 +92,8 @@ export function reason({ code, text, jobId, at, values }: Reason, queue: string)
       return t("The starts of {key} are used up ({rate}); it waits until {at}", { ...told, key });
     case "sleeping":
       return t("It sleeps until {at}", told);
+    case "signal":
+      return at ? t("It waits for the signal {signal}, until {at}", told) : t("It waits for the signal {signal}", told);
     case "called":
       if (!jobId) return t("It waits for a job that it has called, which has just ended");
       return t("It has called the job {job} ({task}) of the queue {queue}, and waits for it", told);

@@ -257,6 +257,7 @@ export interface FailureGroup {
   lastAt: string;
   lastId: string;
   lastError: string;
+  cascade?: boolean;
 }
 
 export interface Failures {
@@ -303,6 +304,9 @@ export interface Flows {
   success?: boolean;
   timestamp: string;
   flows: ShownFlow[];
+  scanned?: number;
+  total?: number;
+  next?: string | null;
 }
 
 export interface Fork {
@@ -346,6 +350,8 @@ export interface HealthProblem {
   schedule: string | null;
   task: string | null;
   worker: string | null;
+  workers: string[];
+  by: string | null;
   limit: string | null;
   since: string | null;
   text: string;
@@ -720,6 +726,7 @@ export interface Overview {
   verdict: Verdict;
   minutes: Minute[];
   wait: Waiting;
+  cascades: number;
   failing: Failing[];
 }
 
@@ -954,6 +961,7 @@ export interface Running {
   timestamp: string;
   jobs: RunningJob[];
   more: boolean;
+  total: number;
 }
 
 export interface RunningJob {
@@ -1040,6 +1048,7 @@ export interface Server {
 
 export interface Serving {
   concurrency: number;
+  busy: number;
   partitions: number[];
   sharing: string;
   leaving: boolean;

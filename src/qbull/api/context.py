@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from qbull.api.audit import AuditWriter
 from qbull.api.auth import Authenticator, Caller
 from qbull.api.live_stream import EventBroadcaster
-from qbull.api.recent_waits import RecentWaits
 from qbull.api.redaction import Redaction
 from qbull.api.running_operations import OperationRunner
 from qbull.app import App
 from qbull.core.access import Access
 from qbull.core.ids import check_name
 from qbull.errors import ConfigError, NotFound, UnreadableSettings
+from qbull.manage.dead_letters import DeadLetterReader
 from qbull.queue import Queue
 from qbull.store.read.latency import LatencyReader
 from qbull.store.read.minutes import MinuteCache
@@ -29,10 +29,10 @@ from qbull.store.store import Store
 if TYPE_CHECKING:
     from qbull.api.health import HealthReport
     from qbull.api.oidc_endpoints import SingleSignOnLogin
-    from qbull.core.latency import LatencySpan
     from qbull.views.flows import FlowsView
     from qbull.views.latency import QueueLatencyView
     from qbull.views.overview import Overview
+    from qbull.views.workers import RunningView
 
 T = TypeVar("T")
 
@@ -58,23 +58,26 @@ class ApiContext:
         self.redaction = Redaction(access)
         self.operations = OperationRunner(lambda: self.store, self.audit)
         self.broadcaster = EventBroadcaster(
-            lambda: self.store, self.queues, errors=not self.redaction.is_used
+            lambda: self.store, self.queues, self.dead_letters, errors=not self.redaction.is_used
         )
         self.job_streams: Counter[str] = Counter()
         """Open streams of jobs, by caller."""
         self.health: CachedValue[HealthReport] = CachedValue(lambda: _health(self), HEALTH_CACHE_SECONDS)
+        self.away_since_ms: int | None = None
+        """Since when the job server cannot be reached."""
+        self.running: dict[tuple[str, ...], CachedValue[RunningView]] = {}
+        """By scope."""
         self.metrics: CachedValue[str] = CachedValue(lambda: _metrics(self), METRICS_CACHE_SECONDS)
         self.answered: Counter[tuple[str, int]] = Counter()
         self.flows: CachedValue[FlowsView] = CachedValue(lambda: _flows(self), FLOWS_CACHE_SECONDS)
         self.overviews: dict[tuple[int, tuple[str, ...]], CachedValue[Overview]] = {}
         """By period and scope."""
-        self.waits: dict[tuple[str, ...], RecentWaits] = {}
-        """By scope."""
         self.minutes = MinuteCache()
         self.latency_reader = LatencyReader()
-        self.latencies: dict[tuple[str, LatencySpan, str | None], CachedValue[QueueLatencyView]] = {}
-        """By queue, period and task."""
+        self.latencies: dict[tuple[object, ...], CachedValue[QueueLatencyView]] = {}
+        """By queue, span, chosen period and task."""
         self.shutting_down = asyncio.Event()
+        self._dead_letters: dict[str, DeadLetterReader] = {}
         self._undeclared_queues: dict[str, tuple[float, Queue]] = {}
 
     @property
@@ -98,8 +101,18 @@ class ApiContext:
         self._undeclared_queues[name] = time.monotonic() + QUEUE_SETTINGS_CACHE_SECONDS, queue
         return queue
 
+    def dead_letters(self, queue: Queue) -> DeadLetterReader:
+        """The dead letters of a queue by kind."""
+        reader = self._dead_letters.get(queue.name)
+        if reader is None:
+            reader = DeadLetterReader(queue, self.redaction.fields)
+            self._dead_letters[queue.name] = reader
+        return reader
+
     async def close(self) -> None:
         await self.broadcaster.close()
+        for reader in self._dead_letters.values():
+            await reader.close()
         await self.operations.close()
         await self.audit.close()
 

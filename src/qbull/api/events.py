@@ -34,7 +34,7 @@ class EventsQuery(Shape, kw_only=True):
     """Listen to all queues or one; with a job, also to that job's progress.
 
     `watch` names more jobs as `queue/id`, with commas between them; a comma or slash in an id is
-    percent-encoded. With `freshness`, an event `fresh` follows every successful read of the counts.
+    percent-encoded. With `freshness`, an event `fresh` says about once a second that the servers answer.
     """
 
     queue: ResourceName | None = None

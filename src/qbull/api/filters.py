@@ -9,6 +9,7 @@ from typing import Any, assert_never, cast
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext
 from qbull.api.problems import ApiProblem, InvalidField
+from qbull.core.argument_path import check_path
 from qbull.core.job_filter import JOB_FILTERS, JobFilterArguments
 from qbull.core.job_query import JobQuery, parse_query
 from qbull.core.moment import COMING_MOMENT_EXAMPLES, MOMENT_EXAMPLES, parse_moment
@@ -31,6 +32,7 @@ def filters_of(context: ApiContext, caller: Caller, asked: FilterShape) -> JobFi
             case "payload":
                 path, _, expected = value.partition("=")
                 context.redaction.refuse_hidden_filter(caller, name, path)
+                check_path(name, path)
                 filters[name] = {path: expected}
             case "query":
                 filters[name] = query_of(context, caller, value)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.core.job_query import parse_query
 from qbull.errors import job_not_found
 from qbull.manage.flow import Flow, find_flow
 from qbull.manage.flow_walk import FlowJob, FlowWalk, JobAddress, flow_levels, walk_flow
+from qbull.manage.job_search import SearchPosition, SearchRequest, find_jobs
 from qbull.store.verbs import flow_messages
 from qbull.views import flows as views
 from qbull.views.jobs import CancellingBody
@@ -31,6 +37,7 @@ MAX_ABOUT_CHARACTERS = 80
 FLOW_WALK_BATCH_SIZE = 6
 """Flows that are read concurrently."""
 
+FLOW_JOBS_QUERY = parse_query("flow:*", datetime.now(UTC), UTC)
 FLOW_ENDED_STATES = ("completed", "failed", "cancelled")
 
 
@@ -49,12 +56,49 @@ async def job_flow(call: ApiCall[Nothing, Nothing]) -> views.FlowView:
     )
 
 
-async def all_flows(call: ApiCall[Nothing, Nothing]) -> views.FlowsView:
-    found, caller = await call.context.flows.get(), call.caller
+async def all_flows(call: ApiCall[views.FlowsQuery, Nothing]) -> views.FlowsView:
+    query, caller = call.query, call.caller
+    if query.find is not None or query.state is not None or query.cursor is not None:
+        return await _search_flows(call)
+    found = await call.context.flows.get()
     if not caller.queues:
         return found
-    flows = [flow for flow in found.flows if all(caller.may_use(step.queue) for step in flow.steps)]
-    return views.FlowsView(timestamp=found.timestamp, flows=flows)
+    flows = [flow for flow in found.flows if _in_scope(flow, caller)]
+    return views.FlowsView(timestamp=found.timestamp, flows=flows, next=found.next)
+
+
+def _in_scope(flow: views.ShownFlowView, caller: Caller) -> bool:
+    return all(caller.may_use(step.queue) for step in flow.steps)
+
+
+async def _search_flows(call: ApiCall[views.FlowsQuery, Nothing]) -> views.FlowsView:
+    """Search the jobs of flows in all queues, for a bounded time, and keep the flows that fit."""
+    context, query = call.context, call.query
+    queues = await context.queues_of(call.caller)
+    asked = SearchRequest(queues, FLOW_JOBS_QUERY, limit=MAX_SCANNED_FLOW_JOBS, cursor=query.cursor)
+    found = await find_jobs(asked)
+    addresses = {job.flow: (job.queue, job.id) for job in found.jobs}  # One job of each flow is enough.
+    flows = []
+    async for walked in _walk_flows(context, list(addresses.values())):
+        flow = _flow_view(context, walked)
+        if (
+            _in_scope(flow, call.caller)
+            and query.state in (None, flow.state)
+            and _has_words(flow, query.find)
+        ):
+            flows.append(flow)
+    flows.sort(key=lambda flow: flow.created_at, reverse=True)
+    return views.FlowsView(
+        timestamp=now(), flows=flows, scanned=found.scanned, total=found.total, next=found.next
+    )
+
+
+def _has_words(flow: views.ShownFlowView, words: str | None) -> bool:
+    """Whether all words are in the tasks, ids or shown arguments of a flow; case does not matter."""
+    parts = [flow.flow, flow.first, flow.task, flow.about or ""]
+    parts += [text for step in flow.steps for text in (step.id, f"{step.queue}/{step.task}")]
+    text = " ".join(parts).lower()
+    return all(word in text for word in (words or "").lower().split())
 
 
 async def cancel_flow(call: ApiCall[Nothing, CancellingBody]) -> views.FlowChangeView:
@@ -122,18 +166,27 @@ async def read_flows(context: ApiContext) -> views.FlowsView:
         addresses += [(queue.name, id) for id in ids]
     addresses.sort(key=lambda address: address[1], reverse=True)  # Ids start with their time of creation.
     flows: list[views.ShownFlowView] = []
-    met: set[JobAddress] = set()
-    while addresses and len(flows) < MAX_LISTED_FLOWS:
+    async with aclosing(_walk_flows(context, addresses)) as walks:
+        async for walked in walks:
+            flows.append(_flow_view(context, walked))
+            if len(flows) == MAX_LISTED_FLOWS:
+                break
+    flows.sort(key=lambda flow: flow.created_at, reverse=True)
+    return views.FlowsView(timestamp=now(), flows=flows, next=str(SearchPosition()))
+
+
+async def _walk_flows(context: ApiContext, addresses: list[JobAddress]) -> AsyncGenerator[FlowWalk, None]:
+    """The flows of some jobs, each once."""
+    client, met = context.app._client(), set[JobAddress]()
+    while addresses:
         some, addresses = addresses[:FLOW_WALK_BATCH_SIZE], addresses[FLOW_WALK_BATCH_SIZE:]
         for walked in await asyncio.gather(
             *(walk_flow(client, context.queue, address, MAX_LISTED_FLOW_JOBS) for address in some)
         ):
             if walked is not None and walked.flow and not met & set(walked.seen):
-                flows.append(_flow_view(context, walked))
                 met |= set(walked.seen)
+                yield walked
         addresses = [address for address in addresses if address not in met]
-    flows.sort(key=lambda flow: flow.created_at, reverse=True)
-    return views.FlowsView(timestamp=now(), flows=flows[:MAX_LISTED_FLOWS])
 
 
 def _flow_view(context: ApiContext, walked: FlowWalk) -> views.ShownFlowView:
@@ -223,8 +276,9 @@ ENDPOINTS = [
         path="/api/flows",
         role="viewer",
         scope="queues",
-        summary="List running and recently finished flows",
+        summary="List running and recently finished flows, or search all",
         handler=all_flows,
+        query=views.FlowsQuery,
         answer=views.FlowsView,
     ),
 ]

@@ -6,14 +6,17 @@ core/health.py finds the problems. They are read at most once in two seconds, ho
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbull.api.auth import ANONYMOUS, Caller
 from qbull.api.context import ApiContext, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
+from qbull.api.problems import ApiProblem
 from qbull.core.health import HealthLimits, find_problems
 from qbull.core.health_problem import HealthProblem, status_of, summarize, unavailable
-from qbull.errors import ServerError
+from qbull.errors import QbullError, ServerError
 from qbull.store.read import health as health_facts
 from qbull.store.read.inspect import Counts
 from qbull.views import health as views
@@ -25,23 +28,44 @@ HEALTH_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class HealthReport:
-    """The problems, and the counts of each queue."""
+    """The problems, the counts of each queue, and how many jobs each worker has, by queue and worker."""
 
     problems: tuple[HealthProblem, ...]
     counts: Mapping[str, Counts] = field(default_factory=dict)
+    busy: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 async def queues_health(call: ApiCall[Nothing, Nothing]) -> Reply:
     report = await call.context.health.get()
+    caller = await _known_caller(call)
     status = status_of(report.problems)
     answer = views.HealthView(
         status=status,
         message=summarize(report.problems),
-        problems=[views.HealthProblemView.of(one, anonymous=True) for one in report.problems],
+        problems=[
+            views.HealthProblemView.of(one, anonymous=not _may_see_names(caller, one))
+            for one in report.problems
+        ],
         details={name: StatsView.of(name, counts) for name, counts in report.counts.items()},
         timestamp=now(),
     )
     return Reply(answer, 503 if status == "unhealthy" else 200)
+
+
+async def _known_caller(call: ApiCall[Nothing, Nothing]) -> Caller:
+    """The caller, if the request has valid credentials; anybody may ask without."""
+    try:
+        async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
+            return await call.context.auth.caller(call.request)
+    except (ApiProblem, QbullError, TimeoutError):
+        return ANONYMOUS
+
+
+def _may_see_names(caller: Caller, problem: HealthProblem) -> bool:
+    """Whether a caller may see the names of workers and people in a problem."""
+    if caller.role == "open":
+        return False
+    return not caller.queues or (problem.queue is not None and caller.may_use(problem.queue))
 
 
 async def healthz(call: ApiCall[Nothing, Nothing]) -> views.AliveView:
@@ -70,8 +94,14 @@ async def read_report(context: ApiContext) -> HealthReport:
                 context.store.without_retry, queues, limits, unreadable=unreadable
             )
     except (ServerError, TimeoutError):
-        return HealthReport((unavailable(),))
-    return HealthReport(find_problems(reading.facts, limits), reading.counts)
+        context.away_since_ms = context.away_since_ms or int(time.time() * 1000)
+        return HealthReport((unavailable(context.away_since_ms),))
+    context.away_since_ms = None
+    return HealthReport(
+        find_problems(reading.facts, limits),
+        reading.counts,
+        {queue.name: queue.held_jobs() for queue in reading.facts.queues},
+    )
 
 
 ENDPOINTS = [

@@ -18,7 +18,7 @@ from qbull.views.shape import view_of
 
 async def search_jobs(call: ApiCall[views.FindQuery, Nothing]) -> views.FoundJobsView:
     request = await _request_of(call)
-    found = await find_jobs(replace(request, limit=call.query.limit, cursor=call.query.cursor))
+    found = await find_jobs(replace(request, limit=call.query.limit, cursor=call.query.cursor, is_quick=True))
     return views.FoundJobsView(
         timestamp=now(),
         jobs=[job_view(call, info) for info in found.jobs],

@@ -6,12 +6,24 @@ An answer is computed at most once in five seconds.
 from __future__ import annotations
 
 import asyncio
+import math
+from typing import NamedTuple
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
+from qbull.api.filters import past_moment
+from qbull.api.problems import ApiProblem, InvalidField
 from qbull.core.access import in_scope
-from qbull.core.latency import SPANS, LatencySpan, TaskLatency, by_step, together
+from qbull.core.latency import (
+    SPANS,
+    LatencyPeriod,
+    TaskLatency,
+    by_step,
+    latest,
+    period_between,
+    together,
+)
 from qbull.core.record import to_datetime
 from qbull.store.read.inspect import server_time
 from qbull.store.verbs import audit_log
@@ -41,30 +53,55 @@ DEPLOY_GAP_MS = 120_000
 """Workers that start within this time of each other are one mark."""
 
 
+class ChosenPeriod(NamedTuple):
+    """The period of a request, in seconds since 1970."""
+
+    start: int
+    end: int
+
+
 async def queue_latency(call: ApiCall[views.QueueLatencyQuery, Nothing]) -> views.QueueLatencyView:
     context, name, query = call.context, call.path["queue"], call.query
     await context.queue(name)
+    chosen = _chosen(query)
     if len(context.latencies) > MAX_CACHED_LATENCIES:
         context.latencies.clear()
     fresh = context.latencies.setdefault(
-        (name, query.span, query.task),
-        CachedValue(lambda: _read_queue(context, name, query.span, query.task), LATENCY_CACHE_SECONDS),
+        (name, query.span, chosen, query.task),
+        CachedValue(lambda: _read_queue(context, name, query, chosen), LATENCY_CACHE_SECONDS),
     )
     return await fresh.get()
 
 
+def _chosen(query: views.QueueLatencyQuery) -> ChosenPeriod | None:
+    """The period between `from` and `to`, or None if the request has neither."""
+    if query.start is None and query.end is None:
+        return None
+    if query.start is None or query.end is None:
+        missing = "from" if query.start is None else "to"
+        why = "is missing; a period has both"
+        raise ApiProblem(400, f"query: {missing}: {why}", errors=[InvalidField(missing, why)])
+    start, end = past_moment("from", query.start), past_moment("to", query.end)
+    if start >= end:
+        why = "must be after from"
+        raise ApiProblem(400, f"query: to: {why}", errors=[InvalidField("to", why)])
+    return ChosenPeriod(int(start.timestamp()), math.ceil(end.timestamp()))
+
+
 async def _read_queue(
-    context: ApiContext, queue: str, span: LatencySpan, task: str | None
+    context: ApiContext, queue: str, query: views.QueueLatencyQuery, chosen: ChosenPeriod | None
 ) -> views.QueueLatencyView:
-    steps, tasks = await _counted(context, queue, span)
-    form = SPANS[span]
+    now_ms, task = int(await server_time(context.store) * 1000), query.task
+    period = latest(now_ms, query.span) if chosen is None else period_between(*chosen, now_ms // 1000)
+    steps, tasks = await _counted(context, queue, period, now_ms)
+    step_seconds = period.form.step_seconds
     shown = []
     for number in sorted(steps):
         step = _of_task(steps[number], task)
         if step.runs:
             shown.append(
                 views.LatencyStepView(
-                    at=to_datetime(number * form.step_seconds * 1000),
+                    at=to_datetime(number * step_seconds * 1000),
                     latency=views.LatencyView.of(step),
                     waits=views.heat_row(step.waits),
                     durations=views.heat_row(step.runs),
@@ -74,8 +111,8 @@ async def _read_queue(
     return views.QueueLatencyView(
         timestamp=now(),
         queue=queue,
-        span=span,
-        step_seconds=form.step_seconds,
+        span=query.span,
+        step_seconds=step_seconds,
         total=views.LatencyView.of(_of_task(tasks, task)),
         steps=shown,
         tasks=[views.TaskLatencyView(task=name, latency=views.LatencyView.of(tasks[name])) for name in most],
@@ -83,12 +120,10 @@ async def _read_queue(
 
 
 async def _counted(
-    context: ApiContext, queue: str, span: LatencySpan
+    context: ApiContext, queue: str, period: LatencyPeriod, now_ms: int
 ) -> tuple[dict[int, dict[str, TaskLatency]], dict[str, TaskLatency]]:
     """The counts of a queue by step and task, and by task over all steps."""
-    form = SPANS[span]
-    now_ms = int(await server_time(context.store) * 1000)
-    steps = by_step(await context.latency_reader.read(context.store, queue, form, now_ms), form)
+    steps = by_step(await context.latency_reader.read(context.store, queue, period, now_ms), period.form)
     tasks: dict[str, TaskLatency] = {}
     for step in steps.values():
         for name, counted in step.items():
@@ -102,11 +137,12 @@ def _of_task(tasks: dict[str, TaskLatency], task: str | None) -> TaskLatency:
 
 async def latency(call: ApiCall[views.SpanQuery, Nothing]) -> views.AllLatencyView:
     context, span = call.context, call.query.span
+    now_ms = int(await server_time(context.store) * 1000)
     turn = asyncio.Semaphore(MAX_CONCURRENT_LATENCY_QUEUES)
 
     async def one(queue: str) -> views.QueueTotalView:
         async with turn:
-            _, tasks = await _counted(context, queue, span)
+            _, tasks = await _counted(context, queue, latest(now_ms, span), now_ms)
             return views.QueueTotalView(queue=queue, latency=views.LatencyView.of(together(tasks.values())))
 
     names = [queue.name for queue in await context.queues_of(call.caller)]

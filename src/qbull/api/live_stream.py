@@ -21,6 +21,7 @@ import msgspec
 from qbull.core.access import in_scope
 from qbull.core.record import to_datetime
 from qbull.errors import QbullError, ServerError
+from qbull.manage.dead_letters import DeadLetterReader
 from qbull.queue import Queue
 from qbull.store.read.finished_since import (
     FinishedCursor,
@@ -40,6 +41,12 @@ log = logging.getLogger("qbull.api")
 
 EVENT_POLL_SECONDS = 1.0
 """Pause between two polls; longer if a poll is slow, so that polling takes at most a fifth of the time."""
+WATCH_SECONDS = 0.5
+"""Pause between two checks whether the servers still answer."""
+MAX_COUNT_AGE_SECONDS = 30.0
+"""Older counts are stale, even if the servers answer."""
+CASCADES_WAIT_SECONDS = 0.05
+"""How long a poll waits for dead letters to be read; their number follows with the next."""
 MAX_PENDING_EVENTS = 500
 """Events buffered for a slow listener. Further ones are dropped, and a gap event reports that."""
 MAX_LISTENERS = 200
@@ -69,7 +76,7 @@ class StreamEvent(msgspec.Struct, frozen=True):
 class EventListener:
     """A listener to all queues or one, and to the progress of some jobs, each given as queue and id.
 
-    With `freshness` it also hears of every successful poll.
+    With `freshness` it also hears about once a second that the servers answer, and how old the counts are.
     """
 
     def __init__(
@@ -132,14 +139,23 @@ class EventBroadcaster:
     """Polls the queues and sends events to all listeners. `errors`: whether events may contain job errors."""
 
     def __init__(
-        self, store: Callable[[], Store], queues: Callable[[], Awaitable[list[Queue]]], *, errors: bool
+        self,
+        store: Callable[[], Store],
+        queues: Callable[[], Awaitable[list[Queue]]],
+        dead_letters: Callable[[Queue], DeadLetterReader],
+        *,
+        errors: bool,
     ) -> None:
         self._store = store
         self._queues = queues
+        self._dead_letters = dead_letters
         self._errors = errors
         self._ready = asyncio.Event()
         self._listeners: set[EventListener] = set()
         self._reading: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._counted_at: float | None = None
+        self._fresh_at = 0.0
         self._cursors: dict[tuple[str, int], FinishedCursor] = {}
         self._shown: dict[str, dict[str, Any]] = {}
         self._totals: dict[str, tuple[float, dict[str, int]]] = {}
@@ -153,6 +169,7 @@ class EventBroadcaster:
             self._watched.pop(job, None)
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
+            self._watching = asyncio.create_task(self._watch())
 
     async def leave(self, listener: EventListener) -> None:
         self._listeners.discard(listener)
@@ -172,10 +189,13 @@ class EventBroadcaster:
         return sum(one.caller == caller for one in self._listeners) >= MAX_CALLER_LISTENERS
 
     async def close(self) -> None:
-        if self._reading is not None:
-            reading, self._reading = self._reading, None
-            reading.cancel()
-            await asyncio.wait([reading])
+        running = [task for task in (self._reading, self._watching) if task is not None]
+        self._reading = self._watching = None
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+        self._counted_at = None
         self._ready.clear()
         self._cursors.clear()
         self._shown.clear()
@@ -205,18 +225,41 @@ class EventBroadcaster:
             try:
                 events = await self._poll()
                 self._ready.set()
-                took = time.monotonic() - began
-                fresh = _fresh(_pause(took) + 2 * took)
+                self._counted_at = time.monotonic()
                 for listener in self._listeners:
                     for event in events:
                         listener.push(event)
-                    if listener.freshness:
-                        listener.push(fresh)
+                self._tell_fresh(0.0)
             except ServerError as error:
                 log.debug("cannot read events: %s", error)
             except QbullError as error:
                 log.warning("cannot read events: %s", error)
             await asyncio.sleep(_pause(time.monotonic() - began))
+
+    async def _watch(self) -> None:
+        """Check between slow polls whether the servers answer, so that silence is noticed in time."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self._counted_at is None or time.monotonic() - self._fresh_at < EVENT_POLL_SECONDS - 0.1:
+                continue
+            try:
+                for primary in await self._store().without_retry.primaries():
+                    await primary.call("PING")
+            except QbullError as error:
+                log.debug("cannot reach a server: %s", error)
+                continue
+            age = time.monotonic() - self._counted_at
+            if age <= MAX_COUNT_AGE_SECONDS:
+                self._tell_fresh(age)
+
+    def _tell_fresh(self, age: float) -> None:
+        """Tell the listeners that the servers answer, and how many seconds old the counts are."""
+        self._fresh_at = time.monotonic()
+        data = {"nextMs": round(EVENT_POLL_SECONDS * 1000), "ageMs": round(age * 1000)}
+        fresh = StreamEvent("fresh", msgspec.json.encode(data))
+        for listener in self._listeners:
+            if listener.freshness:
+                listener.push(fresh)
 
     async def _poll(self) -> list[StreamEvent]:
         """All events since the last poll. The last event carries the position to resume from."""
@@ -229,7 +272,7 @@ class EventBroadcaster:
             for found in await self._finished_since(queue.name, partitions):
                 now_ms = min(now_ms, found.now_ms) if now_ms else found.now_ms
                 events += self._events_of(queue.name, found)
-            shown = await self._stats(queue.name, sum(there[1:], there[0]))
+            shown = await self._stats(queue, sum(there[1:], there[0]))
             if self._shown.get(queue.name) != shown:
                 self._shown[queue.name] = changed[queue.name] = shown
         events += await self._progress()
@@ -255,7 +298,11 @@ class EventBroadcaster:
         events = [self._finished(queue, one) for one in found.finished]
         return [*events, StreamEvent("gap", b"{}", queue)] if found.cut else events
 
-    async def _stats(self, name: str, counted: Counts) -> Any:
+    async def _stats(self, queue: Queue, counted: Counts) -> Any:
+        name = queue.name
+        cascades = 0
+        if counted.failed:
+            cascades = (await self._dead_letters(queue).soon(CASCADES_WAIT_SECONDS, counted)).cascades
         paused = await is_paused(self._store().without_retry, name)
         stats = StatsView.of(name, replace(counted, paused=paused))
         now = time.monotonic()
@@ -266,7 +313,7 @@ class EventBroadcaster:
             for what in RATE_COUNTERS
         }
         self._totals[name] = now, counted.totals
-        return to_plain(view_of(LiveStatsView, stats, per_second=per_second))
+        return to_plain(view_of(LiveStatsView, stats, per_second=per_second, cascades=cascades))
 
     async def _progress(self) -> list[StreamEvent]:
         """Progress events of the jobs that somebody listens to."""
@@ -303,8 +350,3 @@ class EventBroadcaster:
 def _pause(took: float) -> float:
     """Seconds until the next poll, after one that took so long."""
     return max(EVENT_POLL_SECONDS - took, 4 * took)
-
-
-def _fresh(seconds: float) -> StreamEvent:
-    """The counts are those of now; those of the next poll follow within this time."""
-    return StreamEvent("fresh", msgspec.json.encode({"nextMs": round(seconds * 1000)}))

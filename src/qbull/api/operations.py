@@ -20,6 +20,7 @@ from qbull.core.record import State, to_datetime
 from qbull.core.redaction import REDACTED
 from qbull.manage import bulk, search
 from qbull.manage.bulk import BulkOperation, BulkStep
+from qbull.manage.dead_letters import MAX_TALLIED_DEAD_LETTERS
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
 from qbull.store.audit import filter_facts
@@ -43,7 +44,10 @@ MAX_FAILURE_GROUPS = 200
 async def failures(call: ApiCall[job_views.FailuresQuery, Nothing]) -> job_views.FailuresView:
     queue = await call.context.queue(call.path["queue"])
     filters = filters_of(call.context, call.caller, call.query)
-    groups = await failure_groups(call.context, queue, call.query.scan, filters)
+    if not filters and call.query.scan == MAX_TALLIED_DEAD_LETTERS:
+        groups = (await call.context.dead_letters(queue).get()).sorted_groups
+    else:
+        groups = await failure_groups(call.context, queue, call.query.scan, filters)
     shown = [
         await failure_group_view(call.context, queue, group, call.caller)
         for group in groups[:MAX_FAILURE_GROUPS]

@@ -6,25 +6,24 @@ It is computed at most once in two seconds.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from qbull.api.auth import Caller
 from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.api.errors import kind_views, recent_kinds
-from qbull.api.operations import failure_group_view, failure_groups
-from qbull.api.recent_waits import RecentWaits
+from qbull.api.operations import failure_group_view
 from qbull.core import histograms
 from qbull.core.cascades import root_cause
 from qbull.core.failures import fingerprint
-from qbull.core.job_filter import JobFilterArguments
+from qbull.core.latency import latest, recent_waits
 from qbull.manage.search import FailureGroup
 from qbull.queue import Queue
-from qbull.store.read import histograms as written
 from qbull.store.read import minutes as counted
 from qbull.store.read.error_kinds import ErrorKind
+from qbull.store.read.inspect import server_time
 from qbull.views import overview as views
 from qbull.views.health import VerdictView
 from qbull.views.jobs import FailureGroupView
@@ -36,8 +35,10 @@ OVERVIEW_CACHE_SECONDS = 2.0
 MAX_CONCURRENT_OVERVIEW_QUEUES = 4
 """Queues that are read concurrently."""
 RECENT_FAILURES_MINUTES = 60
-MAX_SCANNED_DEAD_LETTERS = 500
-"""Dead letters of each queue that are read to find cascades, the newest."""
+RECENT_WAITS_MINUTES = 5
+"""The minutes whose wait times are reported, the current one included."""
+OVERVIEW_CASCADES_WAIT_SECONDS = 0.3
+"""How long an overview waits for dead letters to be read; the next one has them."""
 MAX_FAILING_GROUPS = 8
 """Groups of failures shown."""
 MAX_CACHED_OVERVIEWS = 300
@@ -59,7 +60,6 @@ async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
     context, caller = call.context, call.caller
     if len(context.overviews) > MAX_CACHED_OVERVIEWS:
         context.overviews.clear()
-        context.waits.clear()
     fresh = context.overviews.setdefault(
         (span, caller.queues),
         CachedValue(lambda: read_overview(context, caller, span), OVERVIEW_CACHE_SECONDS),
@@ -70,15 +70,18 @@ async def overview(call: ApiCall[MinutesQuery, Nothing]) -> views.Overview:
 async def read_overview(context: ApiContext, caller: Caller, span: int) -> views.Overview:
     """The overview of the queues in the scope of a caller; all callers of the same scope see the same."""
     turn = asyncio.Semaphore(MAX_CONCURRENT_OVERVIEW_QUEUES)
+    now_ms = int(await server_time(context.store) * 1000)
 
-    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], FailingJobs, dict[int, int]]:
+    async def one(queue: Queue) -> tuple[list[counted.MinuteCounts], FailingJobs, Counter[int]]:
         async with turn:
             partitions = await context.app._client().router.partitions(queue.settings)
-            waits = histograms.waits_in(await written.read(context.store, queue.name))
+            slices = await context.latency_reader.read(
+                context.store, queue.name, latest(now_ms, "1h"), now_ms
+            )
             return (
                 await context.minutes.last(queue.name, partitions, span),
                 await _failing(context, queue),
-                waits,
+                recent_waits(slices, now_ms // 60_000 - RECENT_WAITS_MINUTES + 1),
             )
 
     found = await asyncio.gather(*(one(queue) for queue in await context.queues_of(caller)))
@@ -86,7 +89,6 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
     waits: Counter[int] = Counter()
     for _, _, counts in found:
         waits.update(counts)
-    lately = context.waits.setdefault(caller.queues, RecentWaits()).lately(waits)
     problems = [
         one
         for one in (await context.health.get()).problems
@@ -98,18 +100,19 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
         verdict=VerdictView.of(problems),
         minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
         wait=views.WaitingView(
-            p50_ms=histograms.quantile(lately, 0.5), p95_ms=histograms.quantile(lately, 0.95)
+            p50_ms=histograms.quantile(waits, 0.5), p95_ms=histograms.quantile(waits, 0.95)
         ),
+        cascades=sum(group.count for _, one, _ in found for group in one.cascades),
         failing=failing[:MAX_FAILING_GROUPS],
     )
 
 
 async def _failing(context: ApiContext, queue: Queue) -> FailingJobs:
-    """The kinds of recent permanent failures, counted as they happened, and the newest cascades."""
+    """The kinds of recent permanent failures, counted as they happened, and the recent cascades."""
     kinds = [kind for kind in await recent_kinds(queue, RECENT_FAILURES_MINUTES) if kind.total]
-    lately: JobFilterArguments = {"after": datetime.now(UTC) - timedelta(minutes=RECENT_FAILURES_MINUTES)}
-    groups = await failure_groups(context, queue, MAX_SCANNED_DEAD_LETTERS, lately)
-    return FailingJobs(queue, kinds, [group for group in groups if root_cause(group.last_error)])
+    tally = await context.dead_letters(queue).soon(OVERVIEW_CASCADES_WAIT_SECONDS)
+    since = int(time.time()) // 60 - RECENT_FAILURES_MINUTES + 1
+    return FailingJobs(queue, kinds, tally.cascades_since(since))
 
 
 async def _fold(context: ApiContext, failing: list[FailingJobs]) -> list[views.FailingView]:
@@ -133,7 +136,7 @@ async def _fold(context: ApiContext, failing: list[FailingJobs]) -> list[views.F
             shown.append(
                 views.FailingView(
                     queue=one.queue.name,
-                    group=view_of(FailureGroupView, counted_kind, tasks=tasks),
+                    group=view_of(FailureGroupView, counted_kind, tasks=tasks, cascade=False),
                     cascades=cascades.pop(kind.fingerprint, 0),
                     acknowledged=counted_kind.acknowledged,
                 )

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
 from qbull.api.jobs import JOB_PATH, handle_of
+from qbull.core.fork import step_in
 from qbull.errors import job_not_found
 from qbull.views import steps as views
 from qbull.views.jobs import AcceptedView
@@ -33,7 +34,7 @@ async def fork_job(call: ApiCall[Nothing, views.ForkBody]) -> Reply:
     if asked.results:
         call.audit_details["patched"] = sorted(asked.results)
         redaction.refuse_hidden(asked.results)
-    results = {int(name) if name.isdecimal() else name: value for name, value in asked.results.items()}
+    results = {step_in(name): value for name, value in asked.results.items()}
     made = await handle.fork(asked.step, arguments=asked.payload, results=results, id=asked.id)
     accepted = AcceptedView(job_id=made.id, status="waiting", timestamp=now(), created=made.created)
     root = call.request.scope.get("root_path", "")

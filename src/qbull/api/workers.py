@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from functools import partial
+from heapq import nsmallest
 
 import qbull
 from qbull.api.auth import Caller
-from qbull.api.context import now
+from qbull.api.context import ApiContext, CachedValue, now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing
 from qbull.core.digits import whole_number
+from qbull.core.job_info import JobInfo
 from qbull.core.record import to_datetime
+from qbull.manage.slow import all_running
 from qbull.store.connection.requirements import read_info, server_settings
 from qbull.store.connection.server import Server
 from qbull.store.read.health import LostRegistration, lost_registrations
@@ -21,14 +25,19 @@ from qbull.views import workers as views
 from qbull.views.shape import instant, view_of
 
 MAX_SHOWN_RUNNING_JOBS = 200
-"""Running jobs shown."""
+"""Running jobs shown, those that have run longest."""
+MAX_CACHED_RUNNING_LISTS = 300
+"""Lists of different scopes."""
+RUNNING_CACHE_SECONDS = 1.0
+"""How long a list of running jobs is cached: the longest are known only if all are read."""
 
 
 async def workers(call: ApiCall[Nothing, Nothing]) -> views.WorkersView:
     store = call.context.store
     living = await store.workers()
     usage = await worker_usage(store, list(living))
-    shown = [views.WorkerView.of(id, who, usage.get(id)) for id, who in sorted(living.items())]
+    busy = (await call.context.health.get()).busy
+    shown = [views.WorkerView.of(id, who, usage.get(id), busy) for id, who in sorted(living.items())]
     if call.caller.queues:
         shown = [mine for one in shown if (mine := _in_scope(one, call.caller)).queues]
     lost = [
@@ -57,15 +66,29 @@ def _in_scope(worker: views.WorkerView, caller: Caller) -> views.WorkerView:
 
 
 async def running(call: ApiCall[Nothing, Nothing]) -> views.RunningView:
-    found: list[views.RunningJobView] = []
-    for queue in await call.context.queues_of(call.caller):
-        some = await queue.jobs("active", 0, MAX_SHOWN_RUNNING_JOBS + 1 - len(found))
-        found += [view_of(views.RunningJobView, info, worker=info.worker or "?") for info in some]
-        if len(found) > MAX_SHOWN_RUNNING_JOBS:
-            break
-    return views.RunningView(
-        timestamp=now(), jobs=found[:MAX_SHOWN_RUNNING_JOBS], more=len(found) > MAX_SHOWN_RUNNING_JOBS
+    context, caller = call.context, call.caller
+    if len(context.running) > MAX_CACHED_RUNNING_LISTS:
+        context.running.clear()
+    fresh = context.running.setdefault(
+        caller.queues, CachedValue(lambda: _read_running(context, caller), RUNNING_CACHE_SECONDS)
     )
+    return await fresh.get()
+
+
+async def _read_running(context: ApiContext, caller: Caller) -> views.RunningView:
+    runs = await all_running(await context.queues_of(caller))
+    shown = nsmallest(MAX_SHOWN_RUNNING_JOBS, runs, key=_start_order)
+    return views.RunningView(
+        timestamp=now(),
+        jobs=[view_of(views.RunningJobView, info, worker=info.worker or "?") for info in shown],
+        more=len(runs) > len(shown),
+        total=len(runs),
+    )
+
+
+def _start_order(info: JobInfo) -> tuple[float, str]:
+    """The longest run first."""
+    return (info.started_at.timestamp() if info.started_at is not None else math.inf, info.id)
 
 
 async def system(call: ApiCall[Nothing, Nothing]) -> views.SystemView:
@@ -126,7 +149,7 @@ ENDPOINTS = [
         path="/api/running",
         role="viewer",
         scope="queues",
-        summary="List the running jobs",
+        summary="List the running jobs, the longest first",
         handler=running,
         answer=views.RunningView,
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from qbull.manage.flow_walk import FlowJobState
 from qbull.views.shape import AnswerShape, Instant, Shape
@@ -63,10 +65,26 @@ class ShownFlowView(Shape, kw_only=True):
     counts: dict[FlowJobState, int]
 
 
+class FlowsQuery(Shape, kw_only=True):
+    """Without parameters: the running and the recently finished flows. With one: a search of all flows that
+    are kept, a bounded time for each answer. `find` are words in tasks, ids and shown arguments; `cursor` is
+    the `next` of the answer before.
+    """
+
+    find: Annotated[str, Meta(max_length=200)] | None = None
+    state: FlowState | None = None
+    cursor: Annotated[str, Meta(max_length=400)] | None = None
+
+
 class FlowsView(AnswerShape, kw_only=True):
-    """Running and recently finished flows, the newest first."""
+    """Flows, the newest first. A search says how many jobs it has read, of how many; `next` continues it, and
+    is null if all were read. A flow may come again in a later answer.
+    """
 
     flows: list[ShownFlowView]
+    scanned: int = 0
+    total: int = 0
+    next: str | None = None
 
 
 class FlowChangeView(AnswerShape, kw_only=True):

@@ -13,8 +13,9 @@ from qbull.views.shape import Instant, Shape, Timestamp, instant, view_of
 
 class HealthProblemView(Shape, kw_only=True):
     """A problem: `text`, `fact` and `remedy` for people, `code` with its `values` for programs. `since` is
-    when it started. `partitions`, `schedule`, `task`, `limit` and `worker` say what it concerns. `serious` is
-    true if the severity is critical.
+    when it started. `partitions`, `schedule`, `task`, `limit`, `worker` and `workers` say what it concerns,
+    `by` who caused it; the last three are for authenticated callers. `serious` is true if the severity is
+    critical.
     """
 
     code: ProblemKind
@@ -25,6 +26,8 @@ class HealthProblemView(Shape, kw_only=True):
     schedule: str | None
     task: str | None
     worker: str | None
+    workers: list[str]
+    by: str | None
     limit: str | None
     since: Instant | None
     text: str
@@ -34,7 +37,7 @@ class HealthProblemView(Shape, kw_only=True):
 
     @classmethod
     def of(cls, problem: HealthProblem, *, anonymous: bool = False) -> HealthProblemView:
-        """Workers are hidden from anonymous callers: their names contain those of machines."""
+        """Anonymous callers see no workers and no people: names of workers contain those of machines."""
         return view_of(
             cls,
             problem,
@@ -42,6 +45,8 @@ class HealthProblemView(Shape, kw_only=True):
             serious=problem.severity == "critical",
             partitions=list(problem.partitions),
             worker=None if anonymous else problem.worker,
+            workers=[] if anonymous else list(problem.workers),
+            by=None if anonymous else problem.by,
             since=instant(problem.since_ms),
         )
 

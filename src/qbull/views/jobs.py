@@ -262,7 +262,9 @@ class FailuresQuery(FilterShape, kw_only=True):
 
 
 class FailureGroupView(Shape, kw_only=True):
-    """Dead letters with the same error. `error` is normalized, `lastError` the exact error of the newest."""
+    """Dead letters with the same error. `error` is normalized, `lastError` the exact error of the newest.
+    `cascade`: they failed because another job of their flow did.
+    """
 
     fingerprint: str
     error: str
@@ -272,6 +274,7 @@ class FailureGroupView(Shape, kw_only=True):
     last_at: Instant
     last: str = msgspec.field(name="lastId")
     last_error: str
+    cascade: bool = False
 
 
 class FailuresView(AnswerShape, kw_only=True):

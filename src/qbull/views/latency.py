@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from qbull.core.latency import LatencySpan, Percentiles, TaskLatency, percentiles
-from qbull.views.shape import AnswerShape, Instant, ResourceName, Shape
+from qbull.views.shape import AnswerShape, Instant, Moment, ResourceName, Shape
 
 HEAT_FIRST_BITS, HEAT_LAST_BITS = 10, 36
 """The rows of a heat map: up to 1 ms, 2 ms, 4 ms … 19 hours."""
@@ -21,8 +22,14 @@ class SpanQuery(Shape, kw_only=True):
 
 
 class QueueLatencyQuery(SpanQuery, kw_only=True):
-    """The period, and a task; without one all tasks together."""
+    """The period, and a task; without one all tasks together.
 
+    `from` and `to` choose a period in place of `span`, in the finest steps that are kept: minutes of the last
+    day, hours of 30 days. They are times with a zone, dates in UTC, or durations before now, such as 2h.
+    """
+
+    start: Moment | None = msgspec.field(default=None, name="from")
+    end: Moment | None = msgspec.field(default=None, name="to")
     task: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
@@ -82,7 +89,10 @@ class TaskLatencyView(Shape, kw_only=True):
 
 
 class QueueLatencyView(AnswerShape, kw_only=True):
-    """The latency of a queue. Steps without runs are left out; the last one is not over yet."""
+    """The latency of a queue. Steps without runs are left out; the last one is not over yet.
+
+    `span` is that of the request, also if `from` and `to` chose another period.
+    """
 
     queue: str
     span: LatencySpan

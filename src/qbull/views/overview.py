@@ -31,10 +31,12 @@ class WaitingView(Shape, kw_only=True):
 
 class Overview(AnswerShape, kw_only=True):
     """All queues together: `minutes` from the oldest on; `failing` from the most frequent on; `verdict` is
-    the same as the health check, with the workers that are concerned.
+    the same as the health check, with the workers that are concerned; `cascades` is how many jobs failed in
+    the last hour because another job of their flow did.
     """
 
     verdict: VerdictView
     minutes: list[MinuteView]
     wait: WaitingView
+    cascades: int
     failing: list[FailingView]

@@ -46,9 +46,12 @@ class StatsView(Shape, kw_only=True):
 
 
 class LiveStatsView(StatsView, kw_only=True):
-    """Counts in the stream of events, with jobs per second since the last event."""
+    """Counts in the stream of events, with jobs per second since the last event. `cascades` of the failed
+    jobs failed because another job of their flow did; counted are the newest 10,000 failed jobs.
+    """
 
     per_second: dict[str, float]
+    cascades: int
 
 
 class QueueStatsView(StatsView, kw_only=True):

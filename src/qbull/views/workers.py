@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from qbull.core.layout import index_in_generation
 from qbull.core.record import to_datetime
 from qbull.store.verbs.workers import ProcessUsage, RegisteredWorker
@@ -9,9 +11,12 @@ from qbull.views.shape import AnswerShape, Instant, Shape, instant, view_of
 
 
 class ServingView(Shape, kw_only=True):
-    """A worker's part in one queue: how many jobs it runs concurrently, and the partitions that it reads."""
+    """A worker's part in one queue: how many jobs it runs concurrently, how many it has now, and the
+    partitions that it reads.
+    """
 
     concurrency: int
+    busy: int
     partitions: list[int]
     sharing: str
     leaving: bool
@@ -47,7 +52,14 @@ class WorkerView(Shape, kw_only=True):
     cpu_percent: float | None
 
     @classmethod
-    def of(cls, id: str, worker: RegisteredWorker, usage: ProcessUsage | None) -> WorkerView:
+    def of(
+        cls,
+        id: str,
+        worker: RegisteredWorker,
+        usage: ProcessUsage | None,
+        busy: Mapping[str, Mapping[str, int]],
+    ) -> WorkerView:
+        """`busy` has the number of jobs by queue and worker."""
         return view_of(
             cls,
             worker,
@@ -63,6 +75,7 @@ class WorkerView(Shape, kw_only=True):
                 name: view_of(
                     ServingView,
                     serving,
+                    busy=busy.get(name, {}).get(id, 0),
                     partitions=sorted({index_in_generation(number) for number in serving.partitions}),
                 )
                 for name, serving in sorted(worker.queues.items())
@@ -104,10 +117,13 @@ class RunningJobView(Shape, kw_only=True):
 
 
 class RunningView(AnswerShape, kw_only=True):
-    """The running jobs, up to a limit; `more` if there are others."""
+    """The running jobs, the longest first, up to a limit; `more` if there are others, `total` is how many
+    there are.
+    """
 
     jobs: list[RunningJobView]
     more: bool
+    total: int
 
 
 class ServerView(Shape, kw_only=True):

@@ -1,9 +1,9 @@
-// Dead letters, in groups by their error; redrive a group when its cause is gone.
+// Dead letters, in groups by their error; retry a group when its cause is gone.
 import { useState } from "preact/hooks";
 import { at } from "../api";
 import { useAsk } from "../ask";
 import { count, withShortIds } from "../format";
-import { changes, queues } from "../live";
+import { changes, deadOf, queues } from "../live";
 import { Ago, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Loading, Shown } from "../parts/blank";
 import { confirm, FormDialog } from "../parts/dialog";
@@ -22,12 +22,13 @@ export function Dead() {
   const failing = Object.values(now)
     .filter((one) => one.failed > 0 && (!only || one.name === only))
     .sort((a, b) => b.failed - a.failed);
-  const all = failing.reduce((sum, one) => sum + one.failed, 0);
+  const all = failing.reduce((sum, one) => sum + deadOf(one), 0);
+  const more = failing.reduce((sum, one) => sum + (one.cascades ?? 0), 0);
   return (
     <>
       <Head
         title={t("Dead letters")}
-        under={all ? t("{n} dead letter|{n} dead letters", { n: all }) : undefined}
+        under={failing.length ? `${t("{n} dead letter|{n} dead letters", { n: all })}${more ? ` ${t("and {n} job of its flow|and {n} jobs of their flows", { n: more })}` : ""}` : undefined}
       >
         {only && <a class="button" href={to.dead()}>{t("All queues")}</a>}
       </Head>
@@ -36,7 +37,7 @@ export function Dead() {
           <Empty icon="done" title={t("There are no dead letters")}>{t("Jobs come here when all their attempts have failed.")}</Empty>
         </Card>
       ) : (
-        failing.map((one) => <QueueLetters key={one.name} queue={one.name} total={one.failed} />)
+        failing.map((one) => <QueueLetters key={one.name} queue={one.name} total={one.failed} own={deadOf(one)} />)
       )}
     </>
   );
@@ -48,18 +49,18 @@ interface Wanted {
   group: FailureGroup | null;
 }
 
-function QueueLetters({ queue, total }: { queue: string; total: number }) {
+function QueueLetters({ queue, total, own }: { queue: string; total: number; own: number }) {
   const asked = useAsk<Failures>(at.queue(queue, "/failures"), { every: 4000 });
-  const [redriving, setRedriving] = useState<Wanted | null>(null);
+  const [retrying, setRetrying] = useState<Wanted | null>(null);
   const counted = asked.data?.groups.reduce((sum, one) => sum + one.count, 0) ?? 0;
   return (
     <Card
       title={
         <>
-          <a href={to.queue(queue)}>{queue}</a> <Tag tone="bad">{count(total)}</Tag>
+          <a href={to.queue(queue)}>{queue}</a> <Tag tone="bad">{count(own)}</Tag>
         </>
       }
-      aside={operator.value && <Button small icon="retry" onClick={() => setRedriving({ group: null })}>{t("Redrive all")}</Button>}
+      aside={operator.value && <Button small icon="retry" onClick={() => setRetrying({ group: null })}>{t("Retry all …")}</Button>}
       flush
     >
       <Shown answer={asked} rows={3}>
@@ -78,18 +79,19 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
                   </tr>
                 </thead>
                 <tbody>
-                  {told.groups.map((one) => (
-                    <tr key={one.fingerprint} data-row tabIndex={-1}>
-                      <td class="num strong">{count(one.count)}</td>
+                  {[...told.groups.filter((one) => !one.cascade), ...told.groups.filter((one) => one.cascade)].map((one) => (
+                    <tr key={one.fingerprint} data-row tabIndex={-1} class={one.cascade ? "cascade" : ""}>
+                      <td class={`num ${one.cascade ? "faint" : "strong"}`}>{count(one.count)}</td>
                       <td class="grow">
                         <a class="cut error-text" href={to.error(queue, one.fingerprint)} title={one.lastError}>{withShortIds(one.lastError)}</a>
+                        {one.cascade && <small class="faint">{t("Counts under its cause: another job of the flow failed")}</small>}
                       </td>
                       <td class="nowrap">{one.tasks.map((task) => <Tag key={task}>{task}</Tag>)}</td>
                       <td class="num" data-label={t("First")}><Ago at={one.firstAt} /></td>
                       <td class="num" data-label={t("Last")}><a href={to.job(queue, one.lastId)} title={t("The newest of them")}><Ago at={one.lastAt} /></a></td>
                       {operator.value && (
                         <td class="actions">
-                          <Button small icon="retry" onClick={() => setRedriving({ group: one })}>{t("Redrive")}</Button>
+                          <Button small icon="retry" onClick={() => setRetrying({ group: one })}>{t("Retry")}</Button>
                           {admin.value && <Button small kind="ghost" icon="trash" label={t("Remove this group")} onClick={() => forget(queue, one)} />}
                         </td>
                       )}
@@ -102,7 +104,7 @@ function QueueLetters({ queue, total }: { queue: string; total: number }) {
           </>
         )}
       </Shown>
-      {redriving && <Redrive queue={queue} total={total} group={redriving.group} onClose={() => setRedriving(null)} />}
+      {retrying && <RetryLetters queue={queue} total={total} group={retrying.group} onClose={() => setRetrying(null)} />}
     </Card>
   );
 }
@@ -122,20 +124,20 @@ function forget(queue: string, group: FailureGroup): void {
   });
 }
 
-function Redrive({ queue, total, group, onClose }: { queue: string; total: number; group: FailureGroup | null; onClose: () => void }) {
+function RetryLetters({ queue, total, group, onClose }: { queue: string; total: number; group: FailureGroup | null; onClose: () => void }) {
   const [rate, setRate] = useState("");
   const [limit, setLimit] = useState("");
   const n = group?.count ?? total;
   return (
     <FormDialog
-      title={t("Redrive {n} job of {queue}?|Redrive {n} jobs of {queue}?", { n, queue })}
-      action={t("Redrive")}
+      title={t("Retry {n} job of {queue}?|Retry {n} jobs of {queue}?", { n, queue })}
+      action={t("Retry")}
       onClose={onClose}
       submit={async () => {
-        const body = { action: "redrive", fingerprint: group?.fingerprint, rate: rate ? Number(rate) : undefined, limit: limit ? Number(limit) : undefined };
+        const body = { action: "retry", state: "failed", fingerprint: group?.fingerprint, rate: rate ? Number(rate) : undefined, limit: limit ? Number(limit) : undefined };
         void operate(queue, body).then((ended) => {
           changes.value++;
-          say(ended.error ? translated(ended.error) : t("{n} job was redriven|{n} jobs were redriven", { n: ended.done }), { bad: ended.error !== null });
+          say(ended.error ? translated(ended.error) : t("{n} job runs again|{n} jobs run again", { n: ended.done }), { bad: ended.error !== null });
         });
       }}
     >

@@ -91,7 +91,7 @@ function Causes({ facets, workers, q }: { facets: Facets | undefined; workers: W
   );
 }
 
-/** The versions of the workers that ran them, as far as these workers are still known. */
+/** The versions of the workers that ran them. Jobs do not store them, so they are those of workers that are still known. */
 function Versions({ workers, facet, of }: { workers: Workers | undefined; facet: Facet | undefined; of: number }) {
   const versions = new Map([...(workers?.lost ?? []), ...(workers?.workers ?? [])].map((one) => [one.id, one.version]));
   const sums = new Map<string, number>();
@@ -99,10 +99,12 @@ function Versions({ workers, facet, of }: { workers: Workers | undefined; facet:
     const version = versions.get(one.value);
     if (version) sums.set(version, (sums.get(version) ?? 0) + one.count);
   }
-  if (sums.size === 0) return null;
+  if (!workers || of === 0) return null;
+  const known = [...sums.values()].reduce((a, b) => a + b, 0);
   return (
     <div class="shares">
       <h3>{t("Version of the worker")}</h3>
+      <p class="faint">{t("known for {n} of {all} jobs: jobs do not store it, and only live workers and those lost in the last day tell it", { n: known, all: of })}</p>
       <ul>
         {[...sums].sort((a, b) => b[1] - a[1]).map(([version, n]) => (
           <li key={version}>

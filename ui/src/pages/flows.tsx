@@ -1,23 +1,23 @@
-// Flows: jobs that wait for each other, those under way and those that ended lately. Found by words and state, retried and cancelled as a whole.
-import { useAsk } from "../ask";
+// Flows: jobs that wait for each other, those under way, those that ended lately, and a search of all that are kept. Found by words and state, retried and cancelled as a whole.
 import { clock, count, duration } from "../format";
-import { Ago, Card, Head, Tag } from "../parts/basics";
-import { Empty, Shown } from "../parts/blank";
+import { Ago, Bar, Button, Card, Head, Tag } from "../parts/basics";
+import { Empty, Failed, Loading } from "../parts/blank";
 import { Choice } from "../parts/field";
 import { FlowLine } from "../parts/flow";
 import { place, refine, to } from "../route";
 import { operator } from "../session";
 import { t } from "../words";
-import type { Flows as Told, ShownFlow } from "../wire";
+import type { ShownFlow } from "../wire";
 import { FlowButtons } from "./flow-actions";
+import { type FlowSearch, useFlowSearch } from "./flows-search";
 
 const tones = { running: "accent", completed: "good", rescued: "warn", failed: "bad", cancelled: "plain" } as const;
 const states = ["running", "completed", "rescued", "failed", "cancelled"] as const;
 
 export function Flows() {
-  const asked = useAsk<Told>("api/flows", { every: 2500 });
   const wanted = place.value.query.get("find") ?? "";
   const state = place.value.query.get("state") ?? "";
+  const search = useFlowSearch(wanted, state);
   return (
     <>
       <Head title={t("Flows")} under={t("Jobs that wait for other jobs: one after the other, or all of a group before the next.")}>
@@ -27,48 +27,67 @@ export function Flows() {
       </Head>
       <Choice label={t("State")} value={state} options={[["", t("all")], ...states.map((one): [string, string] => [one, t(one)])]} onPick={(one) => refine({ state: one })} />
       <Card flush>
-        <Shown answer={asked} rows={6}>
-          {(told) => {
-            const shown = told.flows.filter((one) => (!state || one.state === state) && matches(one, wanted));
-            return shown.length === 0 ? (
-              <Empty icon="flows" title={told.flows.length ? t("No flow matches") : t("There are no flows")}>
-                {told.flows.length ? null : t("Chains and groups of jobs appear here while they run, and for a while after.")}
-              </Empty>
-            ) : (
-              <div class="scroll">
-                <table class="dense flows">
-                  <thead>
-                    <tr>
-                      <th>{t("Flow")}</th>
-                      <th>{t("State")}</th>
-                      <th class="grow">{t("Jobs")}</th>
-                      <th class="num">{t("completed")}</th>
-                      <th class="num">{t("Started")}</th>
-                      <th class="num">{t("Took")}</th>
-                      {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {shown.map((one) => (
-                      <Row key={one.flow} one={one} then={asked.again} />
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-            );
-          }}
-        </Shown>
+        {search.flows ? <List search={search} filtered={wanted !== "" || state !== ""} /> : search.problem ? <Failed error={search.problem} again={search.again} /> : <Loading rows={6} />}
       </Card>
     </>
   );
 }
 
-function matches(one: ShownFlow, wanted: string): boolean {
-  const text = [one.first, one.task, one.about, one.flow, ...one.steps.flatMap((step) => [step.id, `${step.queue}/${step.task}`])].join(" ");
-  return wanted
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.toLowerCase().includes(word));
+function List({ search, filtered }: { search: FlowSearch; filtered: boolean }) {
+  const shown = search.flows ?? [];
+  return (
+    <>
+      {(filtered || search.total > 0) && (
+        <div class="list-head">
+          <span class="faint" role="status">
+            {t("{n} flow|{n} flows", { n: shown.length })}
+            {search.total > 0 && ` · ${search.more || search.busy ? t("{n} of {all} read", { n: count(search.scanned), all: count(search.total) }) : t("all {n} read", { n: count(search.total) })}`}
+          </span>
+          {search.busy && <Bar value={search.scanned} of={search.total} label={t("Search progress")} />}
+          <span class="push" />
+          {search.busy && <Button small icon="stop" onClick={search.stop}>{t("Stop")}</Button>}
+        </div>
+      )}
+      {search.problem && <Failed error={search.problem} again={search.again} />}
+      {shown.length === 0 ? (
+        <Empty icon="flows" title={search.busy ? t("Searching …") : filtered ? t("No flow matches") : t("There are no flows")}>
+          {filtered ? null : t("Chains and groups of jobs appear here while they run, and for a while after.")}
+        </Empty>
+      ) : (
+        <Table flows={shown} then={search.again} />
+      )}
+      {search.more && !search.busy && (
+        <div class="list-foot">
+          <Button onClick={search.load}>{filtered ? t("Search further") : t("Show older ones")}</Button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Table({ flows, then }: { flows: ShownFlow[]; then: () => Promise<void> }) {
+  return (
+    <div class="scroll">
+      <table class="dense flows">
+        <thead>
+          <tr>
+            <th>{t("Flow")}</th>
+            <th>{t("State")}</th>
+            <th class="grow">{t("Jobs")}</th>
+            <th class="num">{t("completed")}</th>
+            <th class="num">{t("Started")}</th>
+            <th class="num">{t("Took")}</th>
+            {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
+          </tr>
+        </thead>
+        <tbody>
+          {flows.map((one) => (
+            <Row key={one.flow} one={one} then={then} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
 }
 
 function Row({ one, then }: { one: ShownFlow; then: () => Promise<void> }) {

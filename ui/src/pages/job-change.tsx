@@ -3,7 +3,8 @@ import { useState } from "preact/hooks";
 import { at, post } from "../api";
 import { Button } from "../parts/basics";
 import { FormDialog } from "../parts/dialog";
-import { Area, Field } from "../parts/field";
+import { ArgumentsField } from "../parts/arguments";
+import { Field } from "../parts/field";
 import { say } from "../parts/toast";
 import { me } from "../session";
 import { t } from "../words";
@@ -51,7 +52,7 @@ function EditArguments({ job, then, onClose }: ChangeProps & { onClose: () => vo
   };
   return (
     <FormDialog title={t("Change the arguments")} action={t("Change")} wide submit={submit} onClose={onClose}>
-      <Area label={t("Arguments (JSON)")} value={text} onInput={setText} rows={12} />
+      <ArgumentsField queue={job.queue} task={job.task} value={text} onInput={setText} rows={12} />
     </FormDialog>
   );
 }

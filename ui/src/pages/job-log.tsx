@@ -1,4 +1,4 @@
-// The log of a job: it follows while the job runs, and can be searched.
+// The log of a job: it follows while the job runs, and can be searched and filtered by level and attempt.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { at } from "../api";
 import { useAsk } from "../ask";
@@ -19,7 +19,9 @@ export function LogCard({ job, ended }: { job: Job; ended: boolean }) {
   const list = useRef<HTMLOListElement>(null);
   const all = asked.data?.logs ?? [];
   const [least, setLeast] = useState<Level>("debug");
-  const lines = all.filter((one) => LEVELS.indexOf(one.level ?? "info") >= LEVELS.indexOf(least) && one.text.toLowerCase().includes(sought.toLowerCase()));
+  const [attempt, setAttempt] = useState(0);
+  const attempts = [...new Set(all.map((one) => one.attempt))].sort((a, b) => a - b);
+  const lines = all.filter((one) => (!attempt || one.attempt === attempt) && LEVELS.indexOf(one.level ?? "info") >= LEVELS.indexOf(least) && one.text.toLowerCase().includes(sought.toLowerCase()));
   useEffect(() => {
     void asked.again(); // the last lines come with the end
   }, [ended]);
@@ -40,6 +42,12 @@ export function LogCard({ job, ended }: { job: Job; ended: boolean }) {
             <select aria-label={t("Level")} value={least} onInput={(event) => setLeast(event.currentTarget.value as Level)}>
               {LEVELS.map((one) => <option key={one} value={one} selected={one === least}>{t(atLeast[one])}</option>)}
             </select>
+            {attempts.length > 1 && (
+              <select aria-label={t("Which attempt")} value={attempt} onInput={(event) => setAttempt(Number(event.currentTarget.value))}>
+                <option value={0} selected={attempt === 0}>{t("All attempts")}</option>
+                {attempts.map((n) => <option key={n} value={n} selected={n === attempt}>{t("Attempt {n}", { n })}</option>)}
+              </select>
+            )}
             {!ended && <label class="log-follow"><input type="checkbox" checked={follow} onChange={() => setFollow(!follow)} /> {t("Follow")}</label>}
             <Copy text={lines.map((one) => `${one.at} ${one.level ?? "info"} ${one.text}`).join("\n")} />
           </>

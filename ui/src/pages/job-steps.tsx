@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { at, post } from "../api";
 import { useAsk } from "../ask";
 import { clock, duration, moment } from "../format";
+import { ArgumentsField } from "../parts/arguments";
 import { Ago, Button, Card, Tag } from "../parts/basics";
 import { FormDialog } from "../parts/dialog";
 import { Area } from "../parts/field";
@@ -168,7 +169,7 @@ function Fork({ job, step, onClose }: { job: Job; step: Step; onClose: () => voi
   return (
     <FormDialog title={t("Fork from step {n}", { n: step.number })} action={t("Fork")} wide onClose={onClose} submit={submit}>
       <p class="dialog-text">{t("A new job gets a copy of the steps before {name}, which do not run again. It runs from {name} on.", { name: step.name })}</p>
-      {me.value?.seesPayloads && <Area label={t("Arguments (JSON)")} value={payload} onInput={setPayload} rows={6} />}
+      {me.value?.seesPayloads && <ArgumentsField queue={job.queue} task={job.task} value={payload} onInput={setPayload} rows={6} />}
       <Area label={t("Other results of earlier steps, by number or name (JSON)")} value={results} onInput={setResults} rows={3} />
     </FormDialog>
   );

@@ -2,53 +2,31 @@
 import { useEffect, useState } from "preact/hooks";
 import { at, post, remove } from "../api";
 import { useAsk } from "../ask";
-import { clock, count, duration, moment } from "../format";
+import { count, duration, moment } from "../format";
 import { watch, watched } from "../live";
-import { Ago, Bar, Button, Card, Copy, Head, StateBadge } from "../parts/basics";
+import { ArgumentsField } from "../parts/arguments";
+import { Bar, Button, Card, Copy, Head, StateBadge } from "../parts/basics";
 import { Failed, Loading } from "../parts/blank";
 import { confirm, FormDialog } from "../parts/dialog";
-import { Area } from "../parts/field";
-import { Icon, type IconName } from "../parts/icon";
+import { Icon } from "../parts/icon";
 import { Json } from "../parts/json";
 import { doing, inAMoment, say } from "../parts/toast";
 import { Traceback } from "../parts/traceback";
 import { go, place, to } from "../route";
-import { reason } from "../said";
 import { admin, me, operator } from "../session";
 import { t } from "../words";
-import type { Job, Reason, Why } from "../wire";
+import type { Job } from "../wire";
 import { JobChanges } from "./job-change";
 import { LogCard } from "./job-log";
 import { StackCard } from "./job-stack";
 import { Timeline } from "./job-timeline";
 import { RunTime } from "./job-usual";
 import { JobFlow } from "./job-flow";
+import { WhyCard } from "./job-why";
 import { DurableJob } from "./job-steps";
 import { asObject } from "./queue-enqueue";
 
 const ENDED = new Set(["completed", "failed", "cancelled"]);
-const icons: Partial<Record<Reason["code"], IconName>> = {
-  running: "play",
-  next: "right",
-  due: "delayed",
-  retry: "retry",
-  "put-off": "delayed",
-  sleeping: "delayed",
-  rate: "delayed",
-  "shared-limit": "delayed",
-  paused: "pause",
-  held: "pause",
-  halted: "dead",
-  flow: "flows",
-  called: "flows",
-  "no-worker": "workers",
-  unread: "workers",
-  "no-task": "workers",
-  "no-label": "workers",
-  resource: "workers",
-  parked: "workers",
-};
-
 export function JobView() {
   const queue = place.value.query.get("queue") ?? "";
   const id = place.value.query.get("id") ?? "";
@@ -163,59 +141,6 @@ function Facts({ job }: { job: Job }) {
   );
 }
 
-function WhyCard({ job }: { job: Job }) {
-  const asked = useAsk<Why>(at.job(job.queue, job.id, "/why"), { every: 3000, always: true });
-  const running = job.state === "active";
-  return (
-    <Card title={running ? t("What it is doing") : t("Why is it not running?")}>
-      {!asked.data ? (
-        asked.error ? <Failed error={asked.error} again={asked.again} /> : <Loading rows={2} />
-      ) : (
-        <ol class="reasons">
-          {asked.data.reasons.map((one) => (
-            <li key={one.code}>
-              <span class={`reason-icon ${one.code}`}>
-                <Icon name={icons[one.code] ?? "waiting"} />
-              </span>
-              <div>
-                <p>{reason(one, job.queue)}</p>
-                <Remedy code={one.code} job={job} then={asked.again} />
-                <small class="faint">
-                  {one.at && <Due at={one.at} />}
-                  {one.jobId && one.jobId !== job.id && (
-                    <>
-                      {one.at && " · "}
-                      <a href={to.job(job.queue, one.jobId)}>{t("the job it waits for")}</a>
-                    </>
-                  )}
-                </small>
-              </div>
-            </li>
-          ))}
-        </ol>
-      )}
-    </Card>
-  );
-}
-
-/** The action beside the reason, where there is one. */
-function Remedy({ code, job, then }: { code: Reason["code"]; job: Job; then: () => Promise<void> }) {
-  if (!operator.value) return null;
-  if (code === "paused") {
-    return <Button small icon="play" onClick={async () => { if (await doing(() => post(at.queue(job.queue, "/resume")), t("{queue} runs again", { queue: job.queue }))) await then(); }}>{t("Resume {queue}", { queue: job.queue })}</Button>;
-  }
-  if (job.state === "delayed" && (code === "due" || code === "retry")) {
-    return <Button small icon="promote" onClick={async () => { if (await doing(() => post(at.job(job.queue, job.id, "/promote")), t("It runs now"))) await then(); }}>{t("Run now")}</Button>;
-  }
-  if (code === "halted" && job.key !== null) return <a class="button small" href={to.keys(job.queue, job.key)}>{t("Open the key")}</a>;
-  return null;
-}
-
-function Due({ at: moment }: { at: string }) {
-  const left = Date.parse(moment) - clock.value;
-  return left > 0 ? <>{t("in {time}", { time: duration(left) })}</> : <Ago at={moment} />;
-}
-
 function Actions({ job, then }: { job: Job; then: () => Promise<void> }) {
   const [editing, setEditing] = useState(false);
   const act = (verb: string, well: string) => async () => {
@@ -281,7 +206,7 @@ function EditRetry({ job, then, onClose }: { job: Job; then: () => Promise<void>
         await then();
       }}
     >
-      <Area label={t("Arguments (JSON)")} value={text} onInput={setText} rows={12} />
+      <ArgumentsField queue={job.queue} task={job.task} value={text} onInput={setText} rows={12} />
     </FormDialog>
   );
 }

@@ -27,7 +27,9 @@ export function Jobs() {
   const q = queryOfPlace();
   const [error, setError] = useState<string | null>(null);
   const [round, setRound] = useState(0);
-  const facets = useAsk<Facets>(error ? null : `api/jobs/facets${asQuery({ q })}`);
+  const [listed, setListed] = useState<string | null>(null);
+  // The list comes first: it is what people wait for, and both read the same jobs.
+  const facets = useAsk<Facets>(error || listed !== q ? null : `api/jobs/facets${asQuery({ q })}`);
   useEffect(() => setError(null), [q]);
   useEffect(() => {
     if (round) void facets.again();
@@ -40,7 +42,7 @@ export function Jobs() {
       <QueryBar query={q} facets={facets.data} error={error} />
       <div class="jobs-view">
         <FacetRail query={q} facets={facets.data} />
-        <List key={q} q={q} facets={facets.data} setError={setError} reloaded={() => setRound((n) => n + 1)} />
+        <List key={q} q={q} facets={facets.data} setError={setError} began={() => setListed(q)} reloaded={() => setRound((n) => n + 1)} />
       </div>
     </>
   );
@@ -58,11 +60,13 @@ interface ListProps {
   q: string;
   facets: Facets | undefined;
   setError: (error: string | null) => void;
+  /** The first answer is there. */
+  began: () => void;
   reloaded: () => void;
 }
 
-function List({ q, facets, setError, reloaded }: ListProps) {
-  const { loaded, problem, busy, load, stop } = useSearch(q, setError);
+function List({ q, facets, setError, began, reloaded }: ListProps) {
+  const { loaded, problem, busy, load, stop } = useSearch(q, setError, began);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
   const [shown, setShown] = useState(chosenColumns);
@@ -116,7 +120,7 @@ function List({ q, facets, setError, reloaded }: ListProps) {
 }
 
 /** Search in answers of a fraction of a second, until a page is full, all is read or somebody stops it. */
-function useSearch(q: string, setError: (error: string | null) => void) {
+function useSearch(q: string, setError: (error: string | null) => void, began: () => void) {
   const [loaded, setLoaded] = useState<Loaded | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
@@ -140,6 +144,7 @@ function useSearch(q: string, setError: (error: string | null) => void) {
         setLoaded({ jobs: [...jobs], next: cursor, scanned: told.scanned, total: told.total, at: Date.now() });
         setProblem(null);
         setError(null);
+        began();
       } while (cursor !== null && jobs.length < enough);
     } catch (why) {
       const said = why instanceof Problem ? why : new Problem(0, String(why));

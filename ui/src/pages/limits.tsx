@@ -8,7 +8,7 @@ import { Empty, Shown } from "../parts/blank";
 import { FormDialog } from "../parts/dialog";
 import { Field } from "../parts/field";
 import { doing, say } from "../parts/toast";
-import { to } from "../route";
+import { place, to } from "../route";
 import { admin } from "../session";
 import { t } from "../words";
 import type { Limit, Limits as Told } from "../wire";
@@ -17,14 +17,17 @@ const limitAt = (name: string) => `api/limits/${encodeURIComponent(name)}`;
 
 export function Limits() {
   const asked = useAsk<Told>("api/limits", { every: 2000, always: true });
+  const only = place.value.query.get("only");
   return (
     <>
-      <Head title={t("Limits")} under={t("Limits that several queues and tasks share, over all workers")} />
+      <Head title={t("Limits")} under={t("Limits that several queues and tasks share, over all workers")}>
+        {only && <a class="button" href={to.limits()}>{t("All limits")}</a>}
+      </Head>
       <Shown answer={asked} rows={6}>
         {(told) =>
           told.limits.length ? (
             <>
-              {told.limits.map((one) => (
+              {told.limits.filter((one) => !only || one.name === only).map((one) => (
                 <LimitCard key={one.name} one={one} then={asked.again} />
               ))}
             </>

@@ -10,7 +10,7 @@ import { Icon } from "../parts/icon";
 import { workersOf } from "../parts/own";
 import { ProblemList } from "../parts/problems";
 import { QueueTable } from "../parts/queue-table";
-import { SpanChoice, spanOf } from "../parts/span";
+import { openJobs, SpanChoice, spanOf } from "../parts/span";
 import { Throughput } from "../parts/throughput";
 import { to } from "../route";
 import { t } from "../words";
@@ -34,7 +34,7 @@ export function Overview() {
       <Verdict told={told.error ? health.value : (told.data?.verdict ?? health.value)} />
       <Figures now={Object.values(now)} told={told.data} workers={workers.data} />
       <Card title={t("Jobs per minute")} aside={<SpanChoice allowed={SPANS} />}>
-        {told.data ? <Throughput minutes={told.data.minutes} span={span} marks={marks.data?.marks} /> : told.error ? <Failed error={told.error} again={told.again} /> : <Loading rows={5} />}
+        {told.data ? <Throughput minutes={told.data.minutes} span={span} marks={marks.data?.marks} onPick={(one) => openJobs(undefined, one)} /> : told.error ? <Failed error={told.error} again={told.again} /> : <Loading rows={5} />}
       </Card>
       <Failing told={told.data} />
       <Card title={t("Queues")} aside={<a href={to.queues()}>{t("All queues")}</a>} flush>
@@ -68,7 +68,7 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
     .sort((a, b) => (a.oldestWaitingAt! < b.oldestWaitingAt! ? -1 : 1))[0];
   const age = oldest?.oldestWaitingAt ? Math.max(0, clock.value - Date.parse(oldest.oldestWaitingAt)) : 0;
   const hour = told?.minutes.slice(-60) ?? [];
-  const failed = hour.reduce((all, one) => all + one.failed, 0);
+  const failed = Math.max(0, hour.reduce((all, one) => all + one.failed, 0) - (told?.cascades ?? 0));
   const done = hour.reduce((all, one) => all + one.completed, 0);
   const working = workers && workersOf(workers);
   const processes = working?.length;

@@ -1,13 +1,14 @@
 // A new job: a task, its arguments, and when.
 import { useState } from "preact/hooks";
 import { at, post } from "../api";
+import { ArgumentsField } from "../parts/arguments";
 import { FormDialog } from "../parts/dialog";
-import { Area, Field, Select } from "../parts/field";
+import { Field, Select } from "../parts/field";
 import { say } from "../parts/toast";
 import { to } from "../route";
 import { t } from "../words";
 import type { Accepted, Queue } from "../wire";
-import { argumentsOf, sample } from "./task-arguments";
+import { sample } from "./task-arguments";
 
 export function asObject(text: string): Record<string, unknown> {
   let made: unknown;
@@ -46,7 +47,7 @@ export function Enqueue({ queue, onClose }: { queue: Queue; onClose: () => void 
       ) : (
         <Field label={t("Task")} value={task} onInput={setTask} required wide />
       )}
-      <Area label={t("Arguments (JSON)")} value={payload} onInput={setPayload} rows={7} hint={argumentsOf(known?.arguments ?? null) || undefined} />
+      <ArgumentsField queue={queue.name} task={task} value={payload} onInput={setPayload} rows={7} />
       <div class="fields three">
         <Field label={t("Delay in seconds")} type="number" value={delay} onInput={setDelay} placeholder="0" />
         <Field label={t("Priority, 1 to 10")} type="number" value={priority} onInput={setPriority} placeholder="5" />

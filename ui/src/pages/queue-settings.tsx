@@ -8,6 +8,7 @@ import { Shown } from "../parts/blank";
 import { confirm, FormDialog } from "../parts/dialog";
 import { Field } from "../parts/field";
 import { doing, say } from "../parts/toast";
+import { place, refine } from "../route";
 import { admin } from "../session";
 import { t } from "../words";
 import type { Queue, Settings } from "../wire";
@@ -38,7 +39,11 @@ const number = (value: string) => (value === "" ? null : Number(value));
 
 export function SettingsCard({ queue }: { queue: Queue }) {
   const asked = useAsk<Settings>(at.queue(queue.name, "/settings"), { every: 8000 });
-  const [editing, setEditing] = useState(false);
+  const [editing, setEditing] = useState(admin.value && place.value.query.get("edit") === "settings");
+  const close = () => {
+    setEditing(false);
+    refine({ edit: null }, { replace: true });
+  };
   return (
     <Card title={t("Settings")} aside={admin.value && asked.data && <Button small icon="edit" onClick={() => setEditing(true)}>{t("Change")}</Button>}>
       <Shown answer={asked} rows={4}>
@@ -68,7 +73,7 @@ export function SettingsCard({ queue }: { queue: Queue }) {
                 </ul>
               </details>
             )}
-            {editing && <Edit queue={queue} told={told} onClose={() => setEditing(false)} then={asked.again} />}
+            {editing && <Edit queue={queue} told={told} onClose={close} then={asked.again} />}
           </>
         )}
       </Shown>

@@ -7,9 +7,9 @@ import { queues } from "../live";
 import { Button, Card, Figure, Head, Tag, countOf } from "../parts/basics";
 import { Empty, Failed, Loading, Shown } from "../parts/blank";
 import { LATENCY_SPANS, QueueLatency } from "../parts/latency";
-import { spanOf } from "../parts/span";
+import { openJobs, spanOf } from "../parts/span";
 import { Throughput } from "../parts/throughput";
-import { go, place, to } from "../route";
+import { place, to } from "../route";
 import { admin, operator } from "../session";
 import { t } from "../words";
 import type { Marks, Minutes, Queue } from "../wire";
@@ -116,11 +116,10 @@ function QueueMinutes({ name }: { name: string }) {
   const span = spanOf(LATENCY_SPANS) === "1h" ? "1h" : "24h";
   const asked = useAsk<Minutes>(at.queue(name, `/metrics?minutes=${span === "1h" ? 60 : 1440}`), { every: 5000 });
   const marks = useAsk<Marks>(`api/marks${query({ span, queue: name })}`, { every: 30_000, always: true });
-  const iso = (seconds: number) => new Date(seconds * 1000).toISOString();
   return (
     <Card title={span === "1h" ? t("Jobs per minute") : t("Jobs per minute of the last day")}>
       <Shown answer={asked}>
-        {(told) => <Throughput minutes={told.minutes} span={span} marks={marks.data?.marks} height={160} onPick={(one) => go(to.jobs(name, undefined, { after: iso(one.from), before: iso(one.to) }))} />}
+        {(told) => <Throughput minutes={told.minutes} span={span} marks={marks.data?.marks} height={160} onPick={(one) => openJobs(name, one)} />}
       </Shown>
     </Card>
   );

@@ -1,4 +1,4 @@
-// A day of all schedules on one axis: what ran, by outcome, and what will run.
+// A day of all schedules on one axis: what ran, by outcome, what will run, and the part that is no longer kept.
 import { clock, duration, shortMoment } from "../format";
 import { Card } from "../parts/basics";
 import { t, type Text } from "../words";
@@ -7,6 +7,7 @@ import type { PastRun, ScheduleDay } from "../wire";
 const HOUR_MS = 3_600_000;
 const BACK_MS = 18 * HOUR_MS;
 const AHEAD_MS = 6 * HOUR_MS;
+const KEPT_RUNS = 30; // of each schedule, by the server
 const CROWDED = 40; // more marks would touch each other
 
 /** The classes that give an outcome its colour. */
@@ -33,7 +34,7 @@ export function DayOfSchedules({ days }: { days: ScheduleDay[] | undefined }) {
       title={t("A day of all schedules")}
       aside={
         <span class="legend-row">
-          <Sample kind="completed" /> <Sample kind="failed" /> <Sample kind="skipped" /> <Sample kind="planned" />
+          <Sample kind="completed" /> <Sample kind="failed" /> <Sample kind="skipped" /> <Sample kind="planned" /> {days.some((one) => unkeptUntil(one, from) !== null) && <Sample kind="not kept" />}
         </span>
       }
     >
@@ -54,14 +55,26 @@ export function DayOfSchedules({ days }: { days: ScheduleDay[] | undefined }) {
   );
 }
 
+/** Until when the runs of the day are no longer kept, or null if all of them are. */
+function unkeptUntil(one: ScheduleDay, from: number): number | null {
+  const oldest = Date.parse(one.runs.at(-1)?.firedAt ?? "");
+  return one.runs.length >= KEPT_RUNS && oldest > from ? oldest : null;
+}
+
 function DayRow({ one, from, now }: { one: ScheduleDay; from: number; now: number }) {
   const past = one.runs.filter((run) => Date.parse(run.firedAt) >= from);
   const coming = one.next.filter((at) => Date.parse(at) <= now + AHEAD_MS);
   const wrong = past.filter((run) => run.outcome === "failed" || run.outcome === "missed").length;
+  const unkept = unkeptUntil(one, from);
+  const said = [
+    t("{name}: {n} runs, {bad} failed or missed, {next} planned", { name: one.name, n: past.length, bad: wrong, next: coming.length }),
+    ...(unkept === null ? [] : [t("runs before {time} are no longer kept", { time: shortMoment(new Date(unkept).toISOString()) })]),
+  ];
   return (
     <div class="day-row">
       <span class="cut" title={one.name}>{one.name}</span>
-      <span class="day-line" role="img" aria-label={t("{name}: {n} runs, {bad} failed or missed, {next} planned", { name: one.name, n: past.length, bad: wrong, next: coming.length })}>
+      <span class="day-line" role="img" aria-label={said.join(", ")}>
+        {unkept !== null && <span class="unkept" style={{ right: `calc(100% - ${place(unkept, from)})` }} title={t("Only the last {n} runs of a schedule are kept; it may have run here too", { n: KEPT_RUNS })} />}
         <b class="day-now" style={{ left: place(now, from) }} />
         {past.map((run) => (
           <span key={run.firedAt + run.jobId} class={`run ${outcomeClass(run)}`} style={{ left: inside(Date.parse(run.firedAt), from) }} title={saidOf(run)} />
@@ -76,10 +89,10 @@ function DayRow({ one, from, now }: { one: ScheduleDay; from: number; now: numbe
   );
 }
 
-function Sample({ kind }: { kind: "completed" | "failed" | "skipped" | "planned" }) {
+function Sample({ kind }: { kind: "completed" | "failed" | "skipped" | "planned" | "not kept" }) {
   return (
     <span class="legend-one">
-      <span class={`run ${kind}`} /> {t(kind)}
+      <span class={kind === "not kept" ? "unkept" : `run ${kind}`} /> {t(kind)}
     </span>
   );
 }

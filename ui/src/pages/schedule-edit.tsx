@@ -4,8 +4,9 @@ import { at, put } from "../api";
 import { useAsk } from "../ask";
 import { zoneHere } from "../format";
 import { queues } from "../live";
+import { ArgumentsField } from "../parts/arguments";
 import { FormDialog } from "../parts/dialog";
-import { Area, Choice, Field, Select } from "../parts/field";
+import { Choice, Field, Select } from "../parts/field";
 import { say } from "../parts/toast";
 import { t } from "../words";
 import type { Queue, Schedule } from "../wire";
@@ -74,7 +75,7 @@ export function EditSchedule({ one, onClose, then }: { one: Schedule | null; onC
         )}
         <Field label={t("Time zone")} value={tz} onInput={setTz} list={zones()} required />
       </div>
-      <Area label={t("Arguments (JSON)")} value={begin} onInput={setArgs} rows={4} />
+      <ArgumentsField queue={queue} task={chosen} value={begin} onInput={setArgs} rows={4} />
       <div class="fields">
         <Select
           label={t("When runs were missed")}

@@ -8,6 +8,7 @@ import { Empty, Shown } from "../parts/blank";
 import { Rule } from "../parts/cron";
 import { confirm } from "../parts/dialog";
 import { Icon } from "../parts/icon";
+import { type SortColumn, useSort } from "../parts/sort";
 import { doing, undoing } from "../parts/toast";
 import { place, refine, to } from "../route";
 import { admin, operator } from "../session";
@@ -58,24 +59,29 @@ interface Rows {
   then: () => Promise<void>;
 }
 
+const COLUMNS: SortColumn<Schedule>[] = [
+  { name: "name", title: "Schedule", of: (one) => one.name },
+  { name: "when", title: "When" },
+  { name: "next", title: "Next run", of: (one) => (one.paused || !one.next[0] ? Number.MAX_VALUE : Date.parse(one.next[0])) },
+  { name: "last", title: "Last run", of: (one) => -Date.parse(one.lastRun?.firedAt ?? "1970-01-01") },
+  { name: "runs", title: "Last runs", wide: true },
+];
+
 function ScheduleTable({ shown, runs, edit, then }: Rows) {
   const [open, setOpen] = useState<string | null>(place.value.query.get("name"));
+  const { sorted, heads } = useSort(COLUMNS, shown, { by: "name", down: false });
   return (
     <Card flush>
       <div class="scroll">
         <table class="dense schedules">
           <thead>
             <tr>
-              <th>{t("Schedule")}</th>
-              <th>{t("When")}</th>
-              <th>{t("Next run")}</th>
-              <th>{t("Last run")}</th>
-              <th class="wide-only">{t("Last runs")}</th>
+              {heads}
               {operator.value && <th><span class="unseen">{t("Actions")}</span></th>}
             </tr>
           </thead>
           <tbody>
-            {shown.map((one) => (
+            {sorted.map((one) => (
               <Row key={one.name} one={one} runs={runs.get(one.name) ?? []} open={open === one.name} toggle={() => setOpen(open === one.name ? null : one.name)} edit={() => edit(one)} then={then} />
             ))}
           </tbody>

@@ -4,8 +4,9 @@ import { bytes, count, duration, rate } from "../format";
 import { Ago, Bar, Card, Figure, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { Icon } from "../parts/icon";
+import { actionText } from "../parts/operations";
 import { to } from "../route";
-import { t, type Text } from "../words";
+import { t } from "../words";
 import type { Operations, Server, System as Told } from "../wire";
 
 export function System() {
@@ -59,7 +60,7 @@ function OperationsCard() {
                 <tbody>
                   {told.operations.slice(0, 15).map((one) => (
                     <tr key={one.id} data-row tabIndex={-1}>
-                      <td class="strong">{t(one.action as Text)}</td>
+                      <td class="strong">{actionText(one.action)}</td>
                       <td><a href={to.queue(one.queue)}>{one.queue}</a></td>
                       <td class="grow"><span class="cut mono faint">{Object.entries(one.filter).map(([name, value]) => `${name}=${String(value)}`).join(" ")}</span></td>
                       <td class="num" data-label={t("Jobs")}>{count(one.done)}</td>

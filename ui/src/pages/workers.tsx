@@ -1,5 +1,4 @@
 // Workers: the processes as a table, what each runs and for how long, the partitions that each reads, and those lost within a day.
-import { useMemo } from "preact/hooks";
 import { at, post } from "../api";
 import { useAsk } from "../ask";
 import { bytes, clock, count, duration, moment, rate } from "../format";
@@ -7,6 +6,7 @@ import { Ago, Bar, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Shown } from "../parts/blank";
 import { confirm } from "../parts/dialog";
 import { workersOf } from "../parts/own";
+import { type SortColumn, useSort } from "../parts/sort";
 import { to } from "../route";
 import { operator } from "../session";
 import { t } from "../words";
@@ -22,8 +22,8 @@ export function Workers() {
       <Shown answer={asked} rows={6}>
         {(told) => (
           <>
-            <Processes told={told} jobs={jobs} />
-            <RunningJobs jobs={jobs} more={running.data?.more ?? false} then={running.again} />
+            <Processes told={told} />
+            <RunningJobs jobs={jobs} total={running.data?.total ?? 0} then={running.again} />
             <Partitions workers={workersOf(told)} />
           </>
         )}
@@ -32,8 +32,37 @@ export function Workers() {
   );
 }
 
-function Processes({ told, jobs }: { told: Told; jobs: RunningJob[] }) {
+const slotsOf = (one: Worker) => Object.values(one.queues).reduce((sum, each) => sum + each.concurrency, 0);
+const busyOf = (one: Worker) => Object.values(one.queues).reduce((sum, each) => sum + each.busy, 0);
+
+type Row = Worker | LostWorker;
+const isLost = (one: Row): one is LostWorker => "lostAt" in one;
+
+function stateRank(one: Row): number {
+  if (isLost(one)) return 3;
+  return one.blocked ? 0 : Object.values(one.queues).some((each) => each.leaving) ? 1 : 2;
+}
+
+function uptime(one: Row): number {
+  if (!one.startedAt) return -1;
+  return (isLost(one) ? Date.parse(one.lostAt) : clock.peek()) - Date.parse(one.startedAt);
+}
+
+const COLUMNS: SortColumn<Row>[] = [
+  { name: "id", title: "Worker", of: (one) => one.id },
+  { name: "state", title: "State", of: stateRank },
+  { name: "host", title: "Host", of: (one) => `${one.host} ${String(one.pid).padStart(9)}` },
+  { name: "up", title: "Up for", of: uptime, num: true },
+  { name: "version", title: "Version", of: (one) => one.version },
+  { name: "memory", title: "Memory", of: (one) => (isLost(one) ? -1 : (one.memoryBytes ?? -1)), num: true },
+  { name: "cpu", title: "CPU", of: (one) => (isLost(one) ? -1 : (one.cpuPercent ?? -1)), num: true },
+  { name: "busy", title: "Busy slots", of: (one) => (isLost(one) ? -1 : busyOf(one) / Math.max(slotsOf(one), 1)) },
+  { name: "queues", title: "Queues", wide: true },
+];
+
+function Processes({ told }: { told: Told }) {
   const workers = workersOf(told);
+  const { sorted, heads } = useSort<Row>(COLUMNS, [...workers, ...told.lost], { by: "state", down: false });
   if (workers.length + told.lost.length === 0) {
     return (
       <Card>
@@ -49,34 +78,17 @@ function Processes({ told, jobs }: { told: Told; jobs: RunningJob[] }) {
       <div class="scroll">
         <table class="dense workers">
           <thead>
-            <tr>
-              <th>{t("Worker")}</th>
-              <th>{t("State")}</th>
-              <th>{t("Host")}</th>
-              <th class="num">{t("Up for")}</th>
-              <th>{t("Version")}</th>
-              <th class="num">{t("Memory")}</th>
-              <th class="num">{t("CPU")}</th>
-              <th>{t("Busy slots")}</th>
-              <th class="wide-only">{t("Queues")}</th>
-            </tr>
+            <tr>{heads}</tr>
           </thead>
-          <tbody>
-            {workers.map((one) => (
-              <Process key={one.id} one={one} busy={jobs.filter((job) => job.worker === one.id).length} />
-            ))}
-            {told.lost.map((one) => (
-              <Lost key={one.id + one.lostAt} one={one} />
-            ))}
-          </tbody>
+          <tbody>{sorted.map((one) => (isLost(one) ? <Lost key={one.id + one.lostAt} one={one} /> : <Process key={one.id} one={one} />))}</tbody>
         </table>
       </div>
     </Card>
   );
 }
 
-function Process({ one, busy }: { one: Worker; busy: number }) {
-  const slots = Object.values(one.queues).reduce((sum, each) => sum + each.concurrency, 0);
+function Process({ one }: { one: Worker }) {
+  const [busy, slots] = [busyOf(one), slotsOf(one)];
   const leaving = Object.values(one.queues).some((each) => each.leaving);
   const said = t("{n} of {all} slots are busy", { n: busy, all: slots });
   return (
@@ -141,9 +153,8 @@ function QueueNames({ names }: { names: string[] }) {
   );
 }
 
-/** The longest first: that is the one somebody looks for. */
-function RunningJobs({ jobs, more, then }: { jobs: RunningJob[]; more: boolean; then: () => Promise<void> }) {
-  const sorted = useMemo(() => [...jobs].sort((a, b) => (a.startedAt ?? "") < (b.startedAt ?? "") ? -1 : 1), [jobs]);
+/** The server sorts them, the longest first: that is the one somebody looks for. */
+function RunningJobs({ jobs, total, then }: { jobs: RunningJob[]; total: number; then: () => Promise<void> }) {
   const cancel = (job: RunningJob) =>
     confirm({
       title: t("Cancel this job?"),
@@ -156,7 +167,7 @@ function RunningJobs({ jobs, more, then }: { jobs: RunningJob[]; more: boolean; 
       },
     });
   return (
-    <Card title={t("Running now")} aside={more ? <span class="faint">{t("only the first {n} running jobs are shown", { n: jobs.length })}</span> : undefined} flush>
+    <Card title={t("Running now")} aside={total > jobs.length ? <span class="faint">{t("the longest {n} of {all} are shown", { n: jobs.length, all: count(total) })}</span> : undefined} flush>
       {jobs.length === 0 ? (
         <Empty icon="active" title={t("Nothing runs at the moment")} />
       ) : (
@@ -174,7 +185,7 @@ function RunningJobs({ jobs, more, then }: { jobs: RunningJob[]; more: boolean; 
               </tr>
             </thead>
             <tbody>
-              {sorted.slice(0, 50).map((job) => (
+              {jobs.map((job) => (
                 <tr key={job.queue + job.id} data-row tabIndex={-1}>
                   <td><a class="strong" href={to.job(job.queue, job.id)}>{job.queue}/{job.task}</a></td>
                   <td data-label={t("Key")} class="mono">{job.key ?? <span class="faint">–</span>}</td>

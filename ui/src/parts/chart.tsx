@@ -6,6 +6,7 @@ import { count, rate, timeOfDay } from "../format";
 import { dark } from "../theme";
 import { language, locale, t } from "../words";
 import type { Mark, Minute } from "../wire";
+import { ChartKeys } from "./chart-keys";
 
 export interface Series {
   name: string;
@@ -62,7 +63,7 @@ export function paint(name: string, alpha = 1): string {
   return alpha === 1 ? found : found.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
 }
 
-function atTime(seconds: number, days: boolean): string {
+export function atTime(seconds: number, days: boolean): string {
   const day = days ? ({ weekday: "short", day: "numeric" } as const) : {};
   return new Intl.DateTimeFormat(locale.peek(), { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date(seconds * 1000));
 }
@@ -71,6 +72,15 @@ function dates(splits: number[], days: boolean): string[] {
   return splits.map((at) =>
     days ? new Intl.DateTimeFormat(locale.peek(), { day: "numeric", month: "short" }).format(new Date(at * 1000)) : atTime(at, false),
   );
+}
+
+/** Half of the widest time: a label at the right end of the axis is in the middle of its tick. */
+function labelRoom(font: string, days: boolean): number {
+  const pen = document.createElement("canvas").getContext("2d");
+  if (!pen) return 28;
+  pen.font = font;
+  const year = Array.from({ length: 12 }, (_, month) => Date.UTC(2024, month, 28, 20) / 1000);
+  return Math.ceil(Math.max(...dates(year, days).map((text) => pen.measureText(text).width)) / 2) + 4;
 }
 
 /** A step has a width: the last value goes on to the end of its step. */
@@ -114,6 +124,12 @@ export function Chart(props: ChartProps) {
   const at = under !== null && under < times.length ? under : null;
   const all = whole ?? ((values: (number | null)[]) => say(values.reduce<number>((a, b) => a + (b ?? 0), 0)));
   const near = at === null ? [] : marks.filter((one) => Math.abs(Date.parse(one.at) / 1000 - times[at]!) <= Math.max(step, (period.to - period.from) / 120));
+  const show = (step: number | null) => {
+    const made = plot.current;
+    made?.setCursor(step === null ? { left: -10, top: -10 } : { left: made.valToPos(times[step]!, "x"), top: 4 });
+    setUnder(step);
+  };
+  const textAt = (step: number) => [atTime(times[step]!, days), ...series.map((one) => `${one.name} ${one.values[step] == null ? "–" : say(one.values[step])}`)].join(", ");
   return (
     <figure class="chart">
       <figcaption class="chart-legend" aria-hidden="true">
@@ -129,7 +145,10 @@ export function Chart(props: ChartProps) {
           <span key={one.at} class="chart-mark">{markText(one)}</span>
         ))}
       </figcaption>
-      <div ref={box} class={`chart-box ${props.onPick ? "pickable" : ""}`} style={{ minHeight: `${height}px` }} role="img" aria-label={`${label}. ${series.map((one) => `${one.name}: ${all(one.values, one)}`).join(", ")}`} />
+      <div class="chart-area">
+        <div ref={box} class={`chart-box ${props.onPick ? "pickable" : ""}`} style={{ minHeight: `${height}px` }} role="img" aria-label={`${label}. ${series.map((one) => `${one.name}: ${all(one.values, one)}`).join(", ")}`} />
+        <ChartKeys label={label} times={times} step={step} text={textAt} onMove={show} onPick={props.onPick} onZoom={props.onZoom} />
+      </div>
     </figure>
   );
 }
@@ -141,7 +160,7 @@ function options(inside: HTMLElement, now: { current: ChartProps }, setUnder: (a
   return {
     width: inside.clientWidth || 600,
     height,
-    padding: [10, 14, 0, 0],
+    padding: [10, labelRoom(font, days), 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
     hooks: {

@@ -3,14 +3,14 @@ import { useMemo } from "preact/hooks";
 import { at, query } from "../api";
 import { useAsk } from "../ask";
 import { count, duration } from "../format";
-import { go, place, refine, to } from "../route";
+import { place, refine } from "../route";
 import { language, t } from "../words";
 import type { Latency, LatencyStep, Marks, Percentiles, QueueLatency as Told } from "../wire";
 import { Card } from "./basics";
 import { Empty, Loading, Shown } from "./blank";
 import { Chart, MarkList, type Period, type Series } from "./chart";
 import { Heat } from "./heat";
-import { periodOf, SpanChoice, spanOf, zoomTo } from "./span";
+import { between, openJobs, periodOf, SpanChoice, spanOf, zoomed, zoomTo } from "./span";
 
 export const LATENCY_SPANS = ["1h", "24h", "7d", "30d"] as const;
 
@@ -20,15 +20,10 @@ const PARTS = [
   ["p99", "--chart-bad"],
 ] as const;
 
-function jobsOf(queue: string, period: Period): void {
-  const iso = (seconds: number) => new Date(seconds * 1000).toISOString();
-  go(to.jobs(queue, undefined, { after: iso(period.from), before: iso(period.to) }));
-}
-
 export function QueueLatency({ name }: { name: string }) {
   const span = spanOf(LATENCY_SPANS);
   const task = place.value.query.get("task");
-  const asked = useAsk<Told>(at.queue(name, `/latency${query({ span, task })}`), { every: 15_000, always: true });
+  const asked = useAsk<Told>(at.queue(name, `/latency${query({ span, task, ...between(zoomed()) })}`), { every: 15_000, always: true });
   const marks = useAsk<Marks>(`api/marks${query({ span, queue: name })}`, { every: 30_000, always: true });
   return (
     <Card title={task ? t("Latency of {task}", { task }) : t("Latency")} aside={<SpanChoice allowed={LATENCY_SPANS} />}>
@@ -51,7 +46,7 @@ function Pictures({ told, marks }: { told: Told; marks: Marks["marks"] }) {
   const step = told.stepSeconds;
   const period = periodOf(told.span, step, step);
   const times = useMemo(() => told.steps.map((one) => Date.parse(one.at) / 1000), [told]);
-  const shared = { step, period, marks, onZoom: zoomTo, onPick: (one: Period) => jobsOf(told.queue, one) };
+  const shared = { step, period, marks, onZoom: zoomTo, onPick: (one: Period) => openJobs(told.queue, one) };
   const durations = useMemo(() => told.steps.map((one) => one.durations), [told]);
   return (
     <div class="latency">

@@ -26,6 +26,11 @@ export async function operate(queue: string, body: Record<string, unknown>): Pro
 }
 
 /** Do something to some jobs from here, one after the other, and show how far that is. */
+/** The action in words: a redrive is a retry of dead letters. */
+export function actionText(action: string): string {
+  return t((action === "redrive" ? "retry" : action) as Text);
+}
+
 export async function each(action: string, queue: string, ids: string[], act: (id: string) => Promise<unknown>): Promise<{ done: number; error: string | null }> {
   const at = new Date().toISOString();
   const name = `${MINE}${at}`;
@@ -93,7 +98,7 @@ export function Operations() {
       {shown.value.map((one) => (
         <div class="operation" key={one.id}>
           <div class="operation-head">
-            <b>{t(one.action as Text)}</b>
+            <b>{actionText(one.action)}</b>
             <span class="faint">{one.queue}</span>
             <span class="push">{t("{n} job|{n} jobs", { n: one.done })}</span>
             {one.state === "running" ? (
@@ -102,7 +107,7 @@ export function Operations() {
               <Button kind="ghost" small icon="close" label={t("Close")} onClick={() => close(one.id)} />
             )}
           </div>
-          <Bar value={one.state === "done" ? 1 : one.lookedAt} of={one.state === "done" ? 1 : (one.total ?? 0)} label={t(one.action as Text)} tone={one.state === "failed" ? "bad" : "good"} />
+          <Bar value={one.state === "done" ? 1 : one.lookedAt} of={one.state === "done" ? 1 : (one.total ?? 0)} label={actionText(one.action)} tone={one.state === "failed" ? "bad" : "good"} />
           <small class="faint">
             {one.state === "done" ? (
               <>

@@ -14,7 +14,10 @@ export function ProblemList({ problems, most = 12 }: { problems: HealthProblem[]
         <li key={`${one.code} ${one.queue} ${one.schedule} ${one.task} ${one.limit}`} class={one.severity} title={one.remedy}>
           <b class="problem-subject">{subject(one)}</b>
           <span class="problem-text">{problem(one)}</span>
-          <small class="problem-since faint">{one.since && <Ago at={one.since} />}</small>
+          <small class="problem-since faint">
+            {one.by && <span class="nowrap">{t("by {name}", { name: one.by })} </span>}
+            {one.since && <Ago at={one.since} />}
+          </small>
           <Action one={one} />
         </li>
       ))}
@@ -26,7 +29,7 @@ export function ProblemList({ problems, most = 12 }: { problems: HealthProblem[]
 function subject(one: HealthProblem): string {
   if (one.schedule) return one.schedule;
   if (one.limit) return one.limit;
-  if (one.code === "lost") return one.worker ?? t("Workers");
+  if (one.code === "lost") return one.workers.join(", ") || t("Workers");
   if (one.code === "repeated" && one.task) return `${one.queue}/${one.task}`;
   return one.queue ?? t("Server");
 }

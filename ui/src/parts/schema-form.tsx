@@ -15,7 +15,7 @@ interface Plain {
 }
 
 /** What a schema leads to, which may be one of its own definitions. */
-function resolved(schema: Schema, definitions: Record<string, Schema>): Schema {
+export function resolved(schema: Schema, definitions: Record<string, Schema>): Schema {
   const name = typeof schema.$ref === "string" ? schema.$ref.split("/").pop() : undefined;
   return (name && definitions[name]) || schema;
 }

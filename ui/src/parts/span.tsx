@@ -1,6 +1,6 @@
 // The span of a chart, and the part of it that somebody has zoomed into. Both are in the address, so that they can be sent to others.
 import { clock } from "../format";
-import { place, refine } from "../route";
+import { go, place, refine, to } from "../route";
 import { t } from "../words";
 import { Button } from "./basics";
 import type { Period } from "./chart";
@@ -14,12 +14,30 @@ export function spanOf<T extends SpanName>(allowed: readonly T[]): T {
   return allowed.includes(said) ? said : allowed[0]!;
 }
 
+/** The part of the span that somebody has zoomed into, from the address. */
+export function zoomed(): Period | null {
+  const [from, to] = (place.value.query.get("zoom") ?? "").split("-").map(Number);
+  return from && to && to > from ? { from, to } : null;
+}
+
 /** The zoom of the address, or the whole span up to now, with so many seconds of the step that is not over. */
 export function periodOf(span: SpanName, step: number, running = 0): Period {
-  const [from, to] = (place.value.query.get("zoom") ?? "").split("-").map(Number);
-  if (from && to && to > from) return { from, to };
+  const zoom = zoomed();
+  if (zoom) return zoom;
   const now = Math.floor(clock.value / 1000 / step) * step + running;
   return { from: now - SECONDS[span], to: now };
+}
+
+const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
+
+/** A period as the API takes it. */
+export function between(period: Period | null): { from?: string; to?: string } {
+  return period ? { from: iso(period.from), to: iso(period.to) } : {};
+}
+
+/** Open the jobs of a part of a chart, of one queue or of all. */
+export function openJobs(queue: string | undefined, period: Period): void {
+  go(to.jobs(queue, undefined, { after: iso(period.from), before: iso(period.to) }));
 }
 
 export function zoomTo(period: Period | null): void {

@@ -4,7 +4,7 @@ import { count, rate } from "../format";
 import { language, t } from "../words";
 import type { Mark, Minute } from "../wire";
 import { Chart, lived, MarkList, type Period } from "./chart";
-import { periodOf, type SpanName, zoomTo } from "./span";
+import { periodOf, type SpanName, zoomed, zoomTo } from "./span";
 
 interface ThroughputProps {
   minutes: Minute[];
@@ -32,7 +32,9 @@ function made(minutes: Minute[], step: number): { times: number[]; of: (what: ke
 }
 
 export function Throughput({ minutes, span, marks = [], onPick, height = 180 }: ThroughputProps) {
-  const step = minutes.length > 400 ? 10 : minutes.length > 100 ? 5 : 1;
+  const zoom = zoomed();
+  const shown = zoom ? Math.min(minutes.length, (zoom.to - zoom.from) / 60) : minutes.length;
+  const step = shown > 400 ? 10 : shown > 100 ? 5 : 1;
   const { flow, bad, times, sums } = useMemo(() => {
     const told = made(minutes, step);
     return {
@@ -47,10 +49,10 @@ export function Throughput({ minutes, span, marks = [], onPick, height = 180 }: 
         { name: t("failed"), colour: "--chart-bad", values: told.of("failed"), fill: true },
       ],
     };
-  }, [minutes, language.value]);
+  }, [minutes, step, language.value]);
   const from = times[0] ?? 0;
   const asked = periodOf(span, step * 60);
-  const period = asked.from < from && !location.search.includes("zoom=") ? { ...asked, from } : asked;
+  const period = asked.from < from && !zoom ? { ...asked, from } : asked;
   const shared = { times, step: step * 60, period, marks, onZoom: zoomTo, onPick, say: rate, whole: (_: unknown, one: { name: string }) => t("{n} in all", { n: count(sums[one.name] ?? 0) }) };
   return (
     <div class="throughput">

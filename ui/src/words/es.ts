@@ -3,6 +3,7 @@ import { incidentSpanish } from "./es-incident";
 import { auditSpanish } from "./es-audit";
 import { jobsSpanish } from "./es-jobs";
 import { limitsSpanish } from "./es-limits";
+import { operateSpanish } from "./es-operate";
 import { plansSpanish } from "./es-plans";
 import { stepsSpanish } from "./es-steps";
 
@@ -10,6 +11,7 @@ export const spanish = {
   ...auditSpanish,
   ...jobsSpanish,
   ...limitsSpanish,
+  ...operateSpanish,
   ...plansSpanish,
   ...stepsSpanish,
   ...incidentSpanish,
@@ -309,7 +311,9 @@ export const spanish = {
   on: "sí",
   "On what": "Sobre qué",
   "One attempt more than there are waits. Empty leaves it as it is.": "Un intento más que esperas. Vacío lo deja como está.",
-  "only the first {n} running jobs are shown": "se muestran solo los primeros {n} trabajos en curso",
+  "by {name}": "por {name}",
+  "Counts under its cause: another job of the flow failed": "Cuenta bajo su causa: falló otro trabajo del flujo",
+  "the longest {n} of {all} are shown": "se muestran los {n} más largos de {all}",
   "Open it": "Abrirlo",
   "Open the row": "Abrir la fila",
   Overview: "Resumen",
@@ -331,10 +335,7 @@ export const spanish = {
   Queue: "Cola",
   queue: "cola",
   Queues: "Colas",
-  Redrive: "Reencolar",
-  redrive: "reencolar",
-  "Redrive all": "Reencolar todos",
-  "Redrive {n} job of {queue}?|Redrive {n} jobs of {queue}?": "¿Reencolar {n} trabajo de {queue}?|¿Reencolar {n} trabajos de {queue}?",
+  redrive: "reintentar",
   Remove: "Quitar",
   remove: "quitar",
   "Remove the schedule {name}?": "¿Quitar la programación {name}?",
@@ -506,7 +507,6 @@ export const spanish = {
   "{n} dead letter|{n} dead letters": "{n} fallido|{n} fallidos",
   "{n} is firing|{n} are firing": "{n} activa|{n} activas",
   "{n} job became a dead letter|{n} jobs became dead letters": "{n} trabajo pasó a fallidos|{n} trabajos pasaron a fallidos",
-  "{n} job was redriven|{n} jobs were redriven": "{n} trabajo vuelve a la cola|{n} trabajos vuelven a la cola",
   "{n} job is left in old partitions|{n} jobs are left in old partitions": "queda {n} trabajo en particiones viejas|quedan {n} trabajos en particiones viejas",
   "{n} job was removed|{n} jobs were removed": "se quitó {n} trabajo|se quitaron {n} trabajos",
   "{n} job|{n} jobs": "{n} trabajo|{n} trabajos",
