@@ -9,9 +9,15 @@ is part of every figure, so what counts are the ratios, and each ratio is taken 
     contestant.py what both must be able to do; the jobs that they are given
     worker.py     a worker process and how it is told to go
     measure.py    one function for each figure
+    features.py   the features, each with its goal and the row that it is compared with
+    feature_rounds.py, feature_rates.py, feature_worker.py, postgres_rates.py
+                  how the rows of the features are measured
+    rest.py       enqueues by HTTP
+    weight.py     processor time of imports and commands, memory of an idle worker
     quiet.py      whether others used the machine meanwhile
     rounds.py     figures of all rounds, ratios, bars
     table.py      what people see
-    paired.py     another commit and this tree, in turn
-    peers/        other libraries, each in an environment of its own
+    paired.py     another commit and this tree, side by side
+    peers/        other queues on the same server, each in an environment of its own
+    durable_peers/ other systems with durable steps, each with its own server
 """

@@ -9,19 +9,25 @@ import platform
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from bench.durable_peers import DURABLE_PEERS, measure_durable_peer
 from bench.feature_rounds import FeatureRun
 from bench.features import FEATURES
 from bench.peers import PEERS, measure_peer
+from bench.quiet import Repeater
 from bench.rounds import BARS, Plan, Run
 from bench.server import Server, open_server
-from bench.table import features_table, peers_table, table
+from bench.table import features_table, peers_table, table, weight_table
+from bench.weight import WEIGHTS, weigh
 
+PARTS = "floor features weight"
+ALL_PEERS = (*PEERS, *DURABLE_PEERS)
 OUT = Path(__file__).with_name("out.json")
 
 
@@ -40,14 +46,25 @@ def main() -> None:
         run = Run(server, plan, say)
         if "floor" in options.parts:
             run.all()
-        features = FeatureRun(server, plan.jobs, plan.rounds, say, options.rows)
-        if "features" in options.parts:
-            features.all()
-        peers = {}
-        for name in options.peers:
-            say(f"peer {name}")
-            peers[name] = measure_peer(server, name)
-    report(options, plan, machine, run, features, peers)
+        with FeatureRun(server, plan.jobs, plan.rounds, say, options.rows, Repeater(plan.tries)) as features:
+            if "features" in options.parts:
+                features.all()
+            weights = weigh(server, plan.rounds, say, options.rows) if "weight" in options.parts else {}
+            peers = {name: beside_peer(server, features, name, say) for name in options.peers}
+    report(options, plan, machine, run, features, weights, peers)
+
+
+def beside_peer(
+    server: Server, features: FeatureRun, name: str, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The figures of a peer, and how many times more the row of qbull reaches that does the same."""
+    say(f"peer {name}")
+    found = measure_peer(server, name) if name in PEERS else measure_durable_peer(name)
+    if "problem" not in found:
+        beside = PEERS[name].beside if name in PEERS else "steps"
+        reached = found.get("drain") or found["steps_per_s"]
+        found |= {"beside": beside, "ratio": features.rate_of(beside) / reached}
+    return found
 
 
 def report(
@@ -56,6 +73,7 @@ def report(
     machine: dict[str, Any],
     run: Run,
     features: FeatureRun,
+    weights: dict[str, Any],
     peers: dict[str, Any],
 ) -> None:
     """Write the file, print the tables."""
@@ -69,13 +87,16 @@ def report(
         }
         out |= {**medians, "ratios": ratios, "bars": bars, "disturbed": run.disturbed(), "all": run.figures}
         tables.append(table(medians, ratios))
-    if "features" in options.parts:
-        out["features"] = features.figures()
-        out["features_disturbed"] = features.disturbed
-        tables.append(features_table(out["features"]))
+    if found := features.figures():
+        out |= {"features": found, "features_disturbed": features.disturbed, "versions": features.versions}
+        tables.append(features_table(found))
+    if weights:
+        out["weight"] = weights
+        tables.append(weight_table(weights))
     if peers:
         out["peers"] = peers
         tables.append(peers_table(peers))
+    machine |= features.versions
     options.out.write_text(json.dumps(out, indent=2) + "\n")
     print("\n\n".join(tables))
     print(
@@ -92,18 +113,18 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3)")
     parser.add_argument("--jobs", type=int, help="jobs for each measurement (50,000)")
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
-    parser.add_argument("--parts", default="floor features", help="what to measure: floor features (both)")
-    parser.add_argument("--rows", default="", help="only these rows of the features")
-    parser.add_argument("--peers", default="", help=f"other libraries to measure: {' '.join(PEERS)}")
+    parser.add_argument("--parts", default=PARTS, help=f"what to measure ({PARTS})")
+    parser.add_argument("--rows", default="", help="only these rows of the features and of the weight")
+    parser.add_argument("--peers", default="", help=f"other libraries to measure: {' '.join(ALL_PEERS)}")
     parser.add_argument("--out", type=Path, default=OUT, help="where the figures go (bench/out.json)")
     options = parser.parse_args()
     options.peers, options.parts, options.rows = (
         value.split() for value in (options.peers, options.parts, options.rows)
     )
-    if unknown := [row for row in options.rows if row not in FEATURES]:
-        parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join(FEATURES)}")
-    if unknown := [name for name in options.peers if name not in PEERS]:
-        parser.error(f"unknown peers: {' '.join(unknown)}; there are: {' '.join(PEERS)}")
+    if unknown := [row for row in options.rows if row not in (*FEATURES, *WEIGHTS)]:
+        parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join((*FEATURES, *WEIGHTS))}")
+    if unknown := [name for name in options.peers if name not in ALL_PEERS]:
+        parser.error(f"unknown peers: {' '.join(unknown)}; there are: {' '.join(ALL_PEERS)}")
     return options
 
 

@@ -13,7 +13,7 @@ from bench.features import FEATURES
 
 
 async def work(row: str) -> None:
-    app, _ = FEATURES[row].declare(os.environ["BENCH_URL"])
+    app, _ = FEATURES[row].declare(os.environ["BENCH_URL"], os.environ["BENCH_DATABASE"])
     loop = asyncio.get_running_loop()
     async with app, app.worker():
         await loop.run_in_executor(None, sys.stdin.read)

@@ -7,12 +7,18 @@ plain asynchronous jobs, measured right before it.
 from __future__ import annotations
 
 import base64
+import os
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
+from psycopg_pool import AsyncConnectionPool
+
 import qbull
+import qbull.postgres
 from bench.contestant import TEXT, Call
 from qbull import App, Task
 
@@ -20,10 +26,12 @@ CONCURRENCY = 50
 CHUNK = 1000
 GROUP_SIZE = 10
 STEPS = 20
+TEXT_1K = "x" * 1_000
 LARGE_TEXT = "x" * 10_000
 KEYS = [base64.b64encode(bytes(32)).decode()]
 PREFIX = "bench"
 
+What = Literal["drain", "enqueue", "await", "http", "outbox_enqueue", "outbox", "inbox", "track"]
 Fill = Callable[[Task[..., Any], Sequence[Call]], Awaitable[None]]
 
 
@@ -40,6 +48,20 @@ class TwoHooks(qbull.Middleware):
         yield
 
 
+class FirstStart:
+    """Says on standard output when the first job of this process has started."""
+
+    is_said = False
+
+    def say(self) -> None:
+        if not self.is_said:
+            self.is_said = True
+            print(time.monotonic(), flush=True)
+
+
+first_start = FirstStart()
+
+
 async def noop(n: int, key: str, text: str) -> None: ...
 
 
@@ -48,6 +70,7 @@ def plain_function(n: int, key: str, text: str) -> None: ...
 
 async def fails_once(n: int, key: str, text: str) -> None:
     if qbull.current_job().attempt == 1:
+        first_start.say()
         raise ConnectionError("the first attempt fails")
 
 
@@ -55,6 +78,18 @@ async def reports(n: int, key: str, text: str) -> None:
     job = qbull.current_job()
     await job.progress(50)
     await job.log("half of it")
+
+
+@cache
+def effect_pool() -> AsyncConnectionPool:
+    return AsyncConnectionPool(os.environ["BENCH_DATABASE"], min_size=1, max_size=20, open=False)
+
+
+async def has_effect(n: int, key: str, text: str) -> None:
+    pool = effect_pool()
+    await pool.open()
+    async with qbull.postgres.once(pool) as connection:
+        await connection.execute("INSERT INTO effects VALUES (%s)", (n,))
 
 
 async def one_step(n: int) -> int:
@@ -108,7 +143,10 @@ class Feature:
     Args:
         meaning: what is measured.
         goal: share of the rate of `beside` that it should reach.
-        what: "drain" jobs that wait, "enqueue" them in bulk, or "await" the result of each in 50 callers.
+        goal_per_s: the rate that it should reach.
+        goal_p50_ms: the most that the median of the waits should be.
+        what: "drain" jobs that wait, "enqueue" them in bulk, "await" the result of each in 50 callers, enqueue by
+            "http", or one of the measures of bench/postgres_rates.py.
         beside: the row that it is compared with.
         function: the task.
         task: options of the task.
@@ -120,11 +158,12 @@ class Feature:
         part: part of the jobs of the run; slow rows take fewer.
         with_replica: whether the server needs a replica.
         steps: steps of each job. If there are any, the rate is that of steps.
+        from_first_start: whether the clock runs from the first start, because each job has several attempts.
     """
 
     meaning: str
     goal: float | None = None
-    what: Literal["drain", "enqueue", "await"] = "drain"
+    what: What = "drain"
     beside: str = "plain"
     function: Callable[..., Any] = noop
     task: dict[str, Any] = field(default_factory=dict)
@@ -136,14 +175,25 @@ class Feature:
     part: float = 1.0
     with_replica: bool = False
     steps: int = 1
+    from_first_start: bool = False
+    goal_per_s: float | None = None
+    goal_p50_ms: float | None = None
 
-    def declare(self, url: str) -> tuple[App, Task[..., Any]]:
-        app = App(url, prefix=PREFIX, **self.app())
+    @property
+    def runs_alone(self) -> bool:
+        """It needs one Redis server and nothing else."""
+        return self.what in ("drain", "enqueue", "await") and not self.with_replica
+
+    def declare(self, url: str, database: str = "") -> tuple[App, Task[..., Any]]:
+        options = {"database": database} if database and self.what != "inbox" else {}
+        app = App(url, prefix=PREFIX, **options, **self.app())
         queue = app.queue("feature", **{"concurrency": CONCURRENCY, **self.queue})
         return app, queue.task(**self.task)(self.function)
 
     def calls(self, jobs: int) -> list[Call]:
-        jobs -= jobs % (GROUP_SIZE + 1)  # The groups of a flow are complete.
+        """Those of the row in a run of so many jobs; the groups of a flow are complete."""
+        jobs = int(jobs * self.part)
+        jobs -= jobs % (GROUP_SIZE + 1)
         return [{"n": n, "key": f"k{n % self.keys}", "text": self.text} for n in range(jobs)]
 
 
@@ -164,7 +214,7 @@ def middleware(*hooks: Callable[[], qbull.Middleware]) -> dict[str, Any]:
 
 
 FEATURES: dict[str, Feature] = {
-    "plain": Feature("async def and nothing else"),
+    "plain": Feature("async def and nothing else; beside the floor with the same payload", beside="floor"),
     "threads": Feature("plain functions in threads", 0.5, function=plain_function, part=0.5),
     "cpu": Feature(
         "cpu=True in two processes",
@@ -180,6 +230,7 @@ FEATURES: dict[str, Feature] = {
         function=fails_once,
         queue={"retry": qbull.Retry(attempts=2, delays=(0,))},
         part=0.2,
+        from_first_start=True,
     ),
     "max_active": Feature("max_active that is never reached", 0.6, queue={"max_active": 1_000}),
     "rate": Feature("a rate limit that is never reached", 0.9, queue={"rate": qbull.Rate(10_000_000, per=1)}),
@@ -212,11 +263,23 @@ FEATURES: dict[str, Feature] = {
     "signed": Feature("signed payloads", **middleware(lambda: qbull.Signed(KEYS))),
     "encrypted": Feature("encrypted payloads", **middleware(lambda: qbull.Encrypted(KEYS))),
     "traced": Feature("OpenTelemetry spans, not exported", app=lambda: {"trace": True}),
+    "payload_1k": Feature(
+        "payloads of 1 kB; beside the floor with them", beside="floor", text=TEXT_1K, part=0.5
+    ),
     "payload_10k": Feature(
         "payloads of 10 kB; beside the floor with them", 0.75, beside="floor", text=LARGE_TEXT, part=0.3
     ),
-    "awaited": Feature("enqueue, run, await the result, 50 callers; jobs/s", what="await", part=0.2),
-    "enqueue": Feature("enqueue in bulk", what="enqueue"),
+    "awaited": Feature(
+        "enqueue, run, await the result, 50 callers; jobs/s",
+        what="await",
+        part=0.2,
+        goal_per_s=20_000,
+        goal_p50_ms=2.5,
+    ),
+    "enqueue": Feature("enqueue in bulk; beside the floor", what="enqueue", beside="floor_enqueue"),
+    "enqueue_10k": Feature(
+        "the same with payloads of 10 kB", None, "enqueue", "floor_enqueue", text=LARGE_TEXT, part=0.3
+    ),
     "enqueue_delayed": Feature(
         "delayed jobs in bulk", 0.7, "enqueue", "enqueue", fill=with_options(delay=3_600)
     ),
@@ -224,6 +287,40 @@ FEATURES: dict[str, Feature] = {
         "unique jobs in bulk", 0.7, "enqueue", "enqueue", fill=with_options(unique=qbull.Unique(window=60))
     ),
     "enqueue_own_ids": Feature("own ids in bulk", None, "enqueue", "enqueue", task={"id": "job-{n}"}),
+    "rest_enqueue": Feature(
+        "enqueue by HTTP, 1,000 connections; beside an endpoint that does nothing",
+        what="http",
+        beside="rest_empty",
+        part=0.2,
+    ),
+    "tracked": Feature(
+        "every job has a row in PostgreSQL; until all rows are written",
+        what="track",
+        queue={"track": True},
+        part=0.2,
+    ),
+    "outbox_enqueue": Feature(
+        "rows in transactions of 1,000; beside Procrastinate's",
+        None,
+        "outbox_enqueue",
+        "procrastinate_enqueue",
+        part=0.1,
+    ),
+    "outbox": Feature(
+        "a worker ships and runs committed rows; beside Procrastinate's",
+        None,
+        "outbox",
+        "procrastinate",
+        part=0.2,
+    ),
+    "inbox": Feature(
+        "each job has one effect in PostgreSQL; beside Procrastinate with it",
+        None,
+        "inbox",
+        "procrastinate_effect",
+        function=has_effect,
+        part=0.05,
+    ),
     "replicated_keys": Feature(
         "replicated, 10 jobs for each key, order not confirmed",
         beside="replicated_keys",

@@ -146,8 +146,9 @@ def flat(server: Server, contestant: Contestant, few: int, many: int, repeat: in
     return Flat(median(settling) / small[1], median(adding) / small[0], look)
 
 
-def fill(server: Server, contestant: Contestant, kind: str, work: Sequence[Call]) -> None:
-    asyncio.run(_produce(server, contestant, kind, lambda producer: producer.bulk(work)))
+def fill(server: Server, contestant: Contestant, kind: str, work: Sequence[Call]) -> float:
+    """Seconds that the enqueueing took."""
+    return asyncio.run(_produce(server, contestant, kind, lambda producer: producer.bulk(work)))
 
 
 def run_until(

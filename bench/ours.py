@@ -1,7 +1,8 @@
 """qbull as its users run it: default settings, everything on.
 
 Concurrency is 50, a usual figure for asynchronous jobs; the default of 5 is meant for jobs that do something. A
-worker process is `app.worker()`, the same engine that `qbull worker` starts.
+worker process is `app.worker()`, the same engine that `qbull worker` starts, with the objects frozen that it
+freezes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import redis
 from bench.contestant import Call, Gate
 from qbull import App, Task
 from qbull.store.names import Names
+from qbull.worker.process.memory import freeze_loaded_objects
 
 PREFIX = "bench"
 CONCURRENCY = 50
@@ -36,6 +38,7 @@ class Ours:
     async def working(self, url: str, kind: str, gate: Gate) -> AsyncIterator[None]:
         app, _ = declare(url, gate)
         async with app.worker([kind]):
+            freeze_loaded_objects()
             yield
 
     def left(self, server: redis.Redis, kind: str) -> int:

@@ -1,9 +1,10 @@
-"""`python -m bench.paired OLD`: another commit and this tree, in turn on one machine.
+"""`python -m bench.paired OLD`: another commit and this tree, side by side on one machine.
 
 A whole run of the bench for each would compare two moments of the machine. Here both builds are there at once, each with a
-server of its own, and every figure is taken from one and then at once from the other. Drains and pings are cut into slices of about
-a tenth of a second, because the machine changes its speed within a second. The median of the pairs shows the change. Each build
-measures itself with its own bench, so the figures are those that both have.
+server of its own. They enqueue and drain at the same time, so that whatever else happens on the machine slows both down alike.
+Each round has new servers, because a process keeps the luck it had with its memory. Pings would disturb each other: one build sends
+some for a tenth of a second, then the other. The median of the pairs shows the change. Each build measures itself with its own
+bench, so the figures are those that both have.
 """
 
 from __future__ import annotations
@@ -30,15 +31,13 @@ DRAINS = {
     "drain_distinct": "'keyed', JOBS, JOBS",
     "drain_one_key": "'keyed', JOBS, 1",
 }
-"""Drained in slices: kind, jobs and keys."""
-DRAIN_SLICES = 12
-WHOLE = {
+"""Kind, jobs and keys."""
+ENQUEUES = {
     "enqueue_bulk": "measure.enqueue_bulk(server, qbull, JOBS // 3)",
-    "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 9)",
+    "enqueue_concurrent": "measure.enqueue_concurrent(server, qbull, JOBS // 3)",
 }
-"""Measured as a whole."""
 LATENCY = "latency"
-ROWS = [*DRAINS, *WHOLE, LATENCY]
+ROWS = [*DRAINS, *ENQUEUES, LATENCY]
 """A ratio above 1 is better in every row, also for latency."""
 PING_SLICES = 32
 SLICE_PINGS = 25
@@ -85,19 +84,12 @@ class Drains:
         self.kind = kind
         self.worker = stack.enter_context(measure.WorkerProcess(qbull.name, server.url, kind, held=True))
 
-    def drain_slice(self, count):
-        left = qbull.left(server.redis, self.kind) - count
-        if left < 0:
-            return None  # earlier slices have taken a few jobs more than asked for
-        drained = measure.run_until(server, qbull, self.kind, [self.worker], left)
-        self.worker.hold()
-        time.sleep(0.05)  # what is on its way arrives
-        return drained.rate
-
-    def close(self):
+    def drain(self):
+        drained = measure.run_until(server, qbull, self.kind, [self.worker], 0)
         with stack.pop_all():
             if self.worker.stop()["out_of_order"]:
                 raise RuntimeError("jobs ran out of order")
+        return drained.rate
 
 pings, drains = Pings(), Drains()
 with open_server() as server, ExitStack() as stack:
@@ -128,10 +120,16 @@ class Build:
         self._process.wait()
 
     def ask(self, expression: str) -> Any:
+        self.tell(expression)
+        return self.answer(expression)
+
+    def tell(self, expression: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
+
+    def answer(self, expression: str) -> Any:
+        assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             raise SystemExit(f"{expression}: a build ended with {self._process.wait()}; its message is above")
         return json.loads(line)
@@ -156,41 +154,33 @@ def checked_out(commit: str) -> Iterator[Path]:
         yield Path(made)
 
 
-def compare(old: Build, new: Build, row: str, rounds: int, jobs: int) -> Paired:
-    """Each build goes first in every other round."""
+def compare(trees: tuple[Path, Path], row: str, rounds: int, jobs: int) -> Paired:
+    """The other tree comes first. Each build goes first in every other round."""
     ratios: list[float] = []
     for number in range(rounds):
-        order = (old, new) if number % 2 else (new, old)
-        if row == LATENCY:
-            waits = ping_in_turn(order)
-            ratios.append(median(a / b for a, b in zip(waits[old], waits[new], strict=True)))
-        elif row in DRAINS:
-            rates = drain_in_turn(order, DRAINS[row], jobs)
-            ratios += [b / a for a, b in zip(rates[old], rates[new], strict=True)]
-        else:
-            reached = {build: build.ask(WHOLE[row]) for build in order}
-            ratios.append(reached[new] / reached[old])
+        with ExitStack() as stack:
+            old, new = (stack.enter_context(Build(tree, jobs)) for tree in trees)
+            order = (old, new) if number % 2 else (new, old)
+            if row == LATENCY:
+                waits = ping_in_turn(order)
+                ratios.append(median(a / b for a, b in zip(waits[old], waits[new], strict=True)))
+            elif row in DRAINS:
+                ask_all(order, f"drains.open({DRAINS[row]})")
+                rates = ask_all(order, "drains.drain()")
+                ratios.append(rates[new] / rates[old])
+            else:
+                ask_all(order, ENQUEUES[row])  # the first time, modules and scripts are loaded
+                rates = ask_all(order, ENQUEUES[row])
+                ratios.append(rates[new] / rates[old])
     low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     return Paired(median(ratios), low, high, len(ratios))
 
 
-def drain_in_turn(builds: Sequence[Build], what: str, jobs: int) -> dict[Build, list[float]]:
-    """The rate of each slice but the first, whose jobs were fetched before it began."""
+def ask_all(builds: Sequence[Build], expression: str) -> dict[Build, Any]:
+    """The answers of all builds, which work at the same time."""
     for build in builds:
-        build.ask(f"drains.open({what})")
-    rates: dict[Build, list[float]] = {build: [] for build in builds}
-    for number in range(DRAIN_SLICES):
-        slices = {
-            build: build.ask(f"drains.drain_slice({jobs * 2 // (DRAIN_SLICES * 3)})")
-            for build in (builds if number % 2 else reversed(builds))
-        }
-        if None in slices.values():
-            break
-        for build, rate in slices.items():
-            rates[build].append(rate)
-    for build in builds:
-        build.ask("drains.close()")
-    return {build: some[1:] or some for build, some in rates.items()}
+        build.tell(expression)
+    return {build: build.answer(expression) for build in builds}
 
 
 def ping_in_turn(builds: Sequence[Build]) -> dict[Build, list[float]]:
@@ -214,10 +204,9 @@ def main() -> None:
     options = read_options()
     figures: dict[str, Any] = {}
     print(f"{'':20}{'new / old':>10}{'middle half':>16}{'pairs':>7}", flush=True)
-    with checked_out(options.old) as tree, ExitStack() as stack:
-        old, new = (stack.enter_context(Build(one, options.jobs)) for one in (tree, ROOT))
+    with checked_out(options.old) as tree:
         for row in options.rows:
-            found = compare(old, new, row, options.rounds, options.jobs)
+            found = compare((tree, ROOT), row, options.rounds, options.jobs)
             figures[row] = found.ratio
             middle = f"{found.low:.2f} to {found.high:.2f}"
             print(f"{row:20}{found.ratio:10.3f}{middle:>16}{found.pairs:7}", flush=True)
@@ -227,7 +216,7 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "python -m bench.paired", description="another commit and this tree, in turn"
+        "python -m bench.paired", description="another commit and this tree, side by side"
     )
     parser.add_argument("old", help="the commit to compare with")
     parser.add_argument("--rounds", type=int, default=24, help="pairs for each row (24)")

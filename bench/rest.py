@@ -15,12 +15,14 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvloop
 from starlette.types import Receive, Scope, Send
 
 import qbull
-from bench.server import open_server
+from bench.server import Server, open_server
 from qbull.api.asgi import Api
 from qbull.api.context import now
 from qbull.api.endpoint import ApiCall, Endpoint, Nothing, Reply
@@ -165,6 +167,27 @@ async def measure(port: int, connections: int, each: int, rounds: int) -> dict[s
     return figures
 
 
+def rate_of(server: Server, name: str, requests: int, connections: int = 1000) -> float:
+    """Requests a second to one of `PATHS`, after some that warm the server up."""
+    each = max(requests // connections, 1)
+    with serving(server) as port, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(load(port, PATHS[name], 50, 10))
+        return runner.run(load(port, PATHS[name], connections, each))
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[int]:
+    """The port of the server process."""
+    command = [sys.executable, "-m", "bench.rest", "--serve", server.url]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--serve", help=argparse.SUPPRESS)
@@ -175,17 +198,12 @@ def main() -> None:
     if asked.serve:
         run_server(asked.serve)
         return
-    with open_server() as server:
-        command = [sys.executable, "-m", "bench.rest", "--serve", server.url]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
-        try:
-            assert process.stdout is not None
-            port = int(process.stdout.readline())
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                figures = runner.run(measure(port, asked.connections, asked.each, asked.rounds))
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(10)
+    with (
+        open_server() as server,
+        serving(server) as port,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        figures = runner.run(measure(port, asked.connections, asked.each, asked.rounds))
     medians = {name: statistics.median(rates) for name, rates in figures.items()}
     for name, rate in medians.items():
         print(f"{name:8} {rate:8,.0f} requests a second over {asked.connections:,} connections")

@@ -10,7 +10,7 @@ from typing import Literal
 from bench import measure
 from bench.contestant import Contestant
 from bench.contestants import CONTESTANTS
-from bench.quiet import DISTURBED, Watch, wait_until_quiet
+from bench.quiet import DISTURBED, Repeater
 from bench.server import Server
 
 FIGURES = (
@@ -104,7 +104,10 @@ class Run:
     say: Callable[[str], None]
     figures: dict[str, Figures] = field(default_factory=lambda: {name: {} for name in CONTESTANTS})
     others: list[tuple[str, float]] = field(default_factory=list)
-    patience: float = 120.0  # seconds to wait for others, in the whole run
+    repeater: Repeater = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.repeater = Repeater(self.plan.tries)
 
     def all(self) -> None:
         for number in range(self.plan.rounds):
@@ -162,19 +165,18 @@ class Run:
         Where others used the machine meanwhile, the pair is measured again; the least disturbed one counts.
         """
         turns = list(CONTESTANTS.values())
-        tries: list[tuple[float, dict[str, Mapping[str, float]]]] = []
-        while len(tries) < self.plan.tries and (not tries or tries[-1][0] > DISTURBED):
-            if tries:
-                self.patience = wait_until_quiet(self.server, self.patience)
-            watch = Watch(self.server)
-            order = turns if number % 2 == 0 else reversed(turns)
-            pair = {contestant.name: figure(contestant) for contestant in order}
-            tries.append((watch.others(), pair))
+        order = turns if number % 2 == 0 else turns[::-1]
+
+        def pair() -> dict[str, Mapping[str, float]]:
+            return {contestant.name: figure(contestant) for contestant in order}
+
+        def say(pair: dict[str, Mapping[str, float]], others: float) -> None:
             said = (
                 f"{name} " + ", ".join(f"{v:,.4g}" for v in found.values()) for name, found in pair.items()
             )
-            self.say(f"{what}: {'; '.join(said)}; others {tries[-1][0]:.2f} cores")
-        others, best = min(tries, key=lambda one: one[0])
+            self.say(f"{what}: {'; '.join(said)}; others {others:.2f} cores")
+
+        others, best = self.repeater.least_disturbed(self.server, pair, say)
         self.others.append((what, others))
         for name, found in best.items():
             for part, value in found.items():

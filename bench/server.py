@@ -75,12 +75,12 @@ def open_server() -> Iterator[Server]:
 def open_replicated_server() -> Iterator[Server]:
     """A primary and a replica on loopback, both with the log on disk that the embedded server has."""
     with tempfile.TemporaryDirectory(prefix="qbull-bench-") as directory, ExitStack() as stack:
-        ports = [_free_port(), _free_port()]
+        ports = [free_port(), free_port()]
         for name, port in zip(("primary", "replica"), ports, strict=True):
             home = Path(directory, name)
             home.mkdir()
             options = ["--replicaof", "127.0.0.1", str(ports[0])] if name == "replica" else []
-            stack.enter_context(_running(port, home, options))
+            stack.enter_context(_running_valkey(port, home, options))
         server = Server(f"redis://127.0.0.1:{ports[0]}/0?replicas=1")
         with closing(server.redis):
             _wait_for_replica(server.redis)
@@ -88,13 +88,18 @@ def open_replicated_server() -> Iterator[Server]:
 
 
 @contextmanager
-def _running(port: int, home: Path, options: list[str]) -> Iterator[None]:
+def _running_valkey(port: int, home: Path, options: list[str]) -> Iterator[None]:
     command = [_find_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
     log = ["--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0"]
-    with (home / "log").open("wb") as output:
-        process = subprocess.Popen(
-            [*command, *log, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+    with running([*command, *log, *options], home / "log"):
+        yield
+
+
+@contextmanager
+def running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[None]:
+    """A server process that writes to this log, and that is killed at the end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
     try:
         yield
     finally:
@@ -125,7 +130,7 @@ def _wait_for_replica(primary: redis.Redis) -> None:
     raise TimeoutError(f"the replica is not online after {START_TIMEOUT_SECONDS:g} s")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

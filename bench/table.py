@@ -1,4 +1,4 @@
-"""What people see: one table of figures, ratios and bars, and one line for each peer."""
+"""What people see: tables of figures with ratios and goals, and one line for each peer."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ MEANING = {
     "flat_1m_enqueue": "the same for enqueueing one",
     "look_1m_ms": "server time for counts and two pages with 1,000,000 waiting",
 }
-FEATURE_COLUMNS = "{:<20} {:>10} {:>7}  {:<18} {:>5} {:<6} {}"
+FEATURE_COLUMNS = "{:<20} {:>10} {:>7}  {:<21} {:>6} {:<6} {}"
 COLUMNS = "{:<20} {:>10} {:>10} {:>7}  {:<15} {:<6} {}"
+WEIGHT_COLUMNS = "{:<20} {:>10} {:<5} {:>7} {:<6} {}"
+PEER_COLUMNS = "{:<20} {:>10} {:>10} {:>7}  {:<18} {}"
 
 
 def table(medians: Mapping[str, Mapping[str, float]], ratios: Mapping[str, float]) -> str:
@@ -53,34 +55,53 @@ def table(medians: Mapping[str, Mapping[str, float]], ratios: Mapping[str, float
 def features_table(features: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [FEATURE_COLUMNS.format("", "jobs/s", "ratio", "beside", "goal", "", "")]
     for name, found in features.items():
-        goal, ratio = found["goal"], found["ratio"]
-        verdict = "" if goal is None else "ok" if ratio >= goal else "below"
-        meaning = FEATURES[name].meaning + (f"; p50 {found['p50_ms']:.1f} ms" if "p50_ms" in found else "")
-        beside = "" if found["beside"] == name else found["beside"]
-        shown = f"{ratio:.2f}" if beside else ""
+        if "problem" in found:
+            lines.append(f"{name:<20} {found['problem']}")
+            continue
+        beside = "" if found["beside"] == name or "goal_jobs_per_s" in found else found["beside"]
+        goal = found.get("goal_jobs_per_s") or found["goal"]
         lines.append(
             FEATURE_COLUMNS.format(
                 name,
                 number(found["jobs_per_s"]),
-                shown,
+                f"{found['ratio']:.2f}" if beside else "",
                 beside,
-                "" if goal is None else f"{goal:g}",
-                verdict,
-                meaning,
+                "" if goal is None else f"{goal:,g}",
+                found["verdict"] or "",
+                FEATURES[name].meaning + _waits(found),
             )
         )
     return "\n".join(line.rstrip() for line in lines)
 
 
-def peers_table(peers: Mapping[str, Mapping[str, float | str]]) -> str:
-    lines = [f"{'':<20} {'enqueue':>10} {'drain':>10}"]
+def _waits(found: Mapping[str, Any]) -> str:
+    if "p50_ms" not in found:
+        return ""
+    goal = f", goal {found['goal_p50_ms']:g}" if "goal_p50_ms" in found else ""
+    return f"; p50 {found['p50_ms']:.1f} ms{goal}"
+
+
+def weight_table(weights: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = [WEIGHT_COLUMNS.format("", "qbull", "unit", "at most", "", "")]
+    for name, found in weights.items():
+        goal = "" if found["goal"] is None else f"{found['goal']:g}"
+        shown = (number(found["value"]), found["unit"], goal, found["verdict"] or "")
+        lines.append(WEIGHT_COLUMNS.format(name, *shown, found["meaning"]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def peers_table(peers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Jobs a second, and how many times more the row of qbull reaches that does the same."""
+    lines = [PEER_COLUMNS.format("", "enqueue", "drain", "qbull :", "row", "")]
     for name, found in peers.items():
         if "problem" in found:
             lines.append(f"{name:<20} {found['problem']}")
-        else:
-            figures = " ".join(f"{number(float(found[what])):>10}" for what in ("enqueue", "drain"))
-            lines.append(f"{name:<20} {figures}  {found['how']}")
-    return "\n".join(lines)
+            continue
+        enqueue = number(found["enqueue"]) if "enqueue" in found else ""
+        reached, shown = number(found.get("drain") or found["steps_per_s"]), f"{found['ratio']:.1f}"
+        how = f"{found['how']}; {found['version']}"
+        lines.append(PEER_COLUMNS.format(name, enqueue, reached, shown, found["beside"], how))
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def number(value: float) -> str:

@@ -1,9 +1,10 @@
 """Other libraries on the same server, each in a virtual environment of its own, made on demand in bench/.peers.
 
 An adapter is one small file that runs inside that environment: `NAME.py enqueue JOBS` enqueues in the fastest way
-that the library's users have and prints the jobs a second; `NAME.py work` is one worker process. Concurrency is 50
-where the library has it. Nobody is asked to count: how many jobs are left is read from the server, and the clock runs
-from the first job that is gone to the last, so that starting up is not measured.
+that the library's users have and prints the jobs a second; `NAME.py work` is one worker. Concurrency is 50 for
+coroutines, and the library's usual number of threads or processes for plain functions. Nobody is asked to count: how
+many jobs are left is read from the server, and the clock runs from the first job that is gone to the last, so that
+starting up is not measured.
 """
 
 from __future__ import annotations
@@ -26,14 +27,30 @@ from bench.server import Server
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / ".peers"
 PATIENCE = 120.0
+PLAIN_JOBS = 2_000
+"""They enqueue one by one."""
 
 
 @dataclass(frozen=True)
 class Peer:
+    """
+    Args:
+        packages: what pip installs; the first one's version is printed.
+        how: how it is used, in a few words.
+        left: how many jobs are not done.
+        jobs: number of jobs that are measured.
+        beside: the row of qbull that does the same.
+        adapter: the file, and the environment that it runs in, if it is not the peer's name.
+        mode: a word for the adapter, if it has several ways to work.
+    """
+
     packages: tuple[str, ...]
     how: str
     left: Callable[[redis.Redis], int]
     jobs: int = 5_000
+    beside: str = "plain"
+    adapter: str = ""
+    mode: str = ""
 
 
 def _unread_and_pending(server: redis.Redis) -> int:
@@ -41,6 +58,10 @@ def _unread_and_pending(server: redis.Redis) -> int:
     for group in server.xinfo_groups("taskiq"):
         return int(server.xlen("taskiq")) - int(group["entries-read"] or 0) + int(group["pending"])
     return int(server.xlen("taskiq"))
+
+
+def _left_in_celery(server: redis.Redis) -> int:
+    return int(server.llen("celery")) + int(server.hlen("unacked"))
 
 
 PEERS = {
@@ -52,43 +73,88 @@ PEERS = {
         "50 tasks enqueue",
         lambda s: int(s.zcard("saq:default:incomplete")),
     ),
+    "dramatiq": Peer(
+        ("dramatiq[redis]",),
+        "plain functions, one by one, 8 threads, no results",
+        lambda s: int(s.hlen("dramatiq:default.msgs")),
+        jobs=PLAIN_JOBS,
+        beside="threads",
+    ),
+    "huey": Peer(
+        ("huey", "redis"),
+        "plain functions, one by one, 8 threads, no results",
+        lambda s: int(s.llen("huey.redis.bench")),
+        jobs=PLAIN_JOBS,
+        beside="threads",
+    ),
     "rq": Peer(
-        ("rq",), "enqueue_many, a fork for each job", lambda s: int(s.llen("rq:queue:default")), 1_000
+        ("rq",),
+        "plain functions, enqueue_many, a fork for each job",
+        lambda s: int(s.llen("rq:queue:default")),
+        1_000,
+        beside="threads",
     ),
     "celery": Peer(
         ("celery[redis]",),
-        "one by one, one pool process, no results",
-        lambda s: int(s.llen("celery")) + int(s.hlen("unacked")),
+        "plain functions, one by one, two pool processes, no results",
+        _left_in_celery,
+        jobs=PLAIN_JOBS,
+        beside="threads",
+        mode="prefork",
+    ),
+    "celery_threads": Peer(
+        ("celery[redis]",),
+        "plain functions, one by one, 8 threads, no results",
+        _left_in_celery,
+        jobs=PLAIN_JOBS,
+        beside="threads",
+        adapter="celery",
+        mode="threads",
     ),
 }
 
 
 def measure_peer(server: Server, name: str) -> dict[str, Any]:
-    """`enqueue` and `drain` in jobs a second, or the `problem` in one line."""
+    """`enqueue` and `drain` in jobs a second and the version, or the `problem` in one line."""
+    peer = PEERS[name]
     try:
-        python = environment(name, PEERS[name].packages)
+        python = environment(peer.adapter or name, peer.packages)
         server.clear()
         return {
             "enqueue": _enqueue(server, python, name),
             "drain": _drain(server, python, name),
-            "how": PEERS[name].how,
+            "version": version_of(python, peer.packages[0].partition("[")[0]),
+            "how": peer.how,
         }
-    except subprocess.CalledProcessError as error:
-        return {"problem": f"{Path(error.cmd[0]).name} failed: {_last_line(error.stderr)}"}
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        return {"problem": str(error)}
+    except (subprocess.SubprocessError, RuntimeError, OSError) as error:
+        return {"problem": problem_of(error)}
 
 
 def environment(name: str, packages: tuple[str, ...]) -> Path:
     """The Python that has these packages."""
     home = ENVIRONMENTS / name
     python = home / "bin" / "python"
-    if not (home / "installed").exists():
+    installed, wanted = home / "installed", " ".join(packages)
+    if not installed.exists() or installed.read_text() != wanted:
         install = [str(python), "-m", "pip", "install", "--quiet", *packages]
         for command in ([sys.executable, "-m", "venv", str(home)], install):
             subprocess.run(command, check=True, capture_output=True, text=True)
-        (home / "installed").touch()
+        installed.write_text(wanted)
     return python
+
+
+def version_of(python: Path, package: str) -> str:
+    """Name and version of an installed package."""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    return f"{package} {done.stdout.strip()}"
+
+
+def problem_of(error: Exception) -> str:
+    """Why a peer could not be measured, in one line."""
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{Path(error.cmd[0]).name} failed: {_last_line(error.stderr)}"
+    return str(error)
 
 
 def _enqueue(server: Server, python: Path, name: str) -> float:
@@ -123,8 +189,10 @@ def _drain(server: Server, python: Path, name: str) -> float:
 
 
 def _adapter(server: Server, python: Path, name: str, *words: str) -> tuple[list[Any], dict[str, Any]]:
-    command = [python, "-W", "ignore", HERE / f"{name}.py", *words]
-    return command, {"env": {**os.environ, "BENCH_URL": server.url}, "stdin": subprocess.DEVNULL}
+    peer = PEERS[name]
+    command = [python, "-W", "ignore", HERE / f"{peer.adapter or name}.py", *words]
+    variables = {"BENCH_URL": server.url, "BENCH_MODE": peer.mode}
+    return command, {"env": {**os.environ, **variables}, "stdin": subprocess.DEVNULL}
 
 
 def _last_line(text: str) -> str:

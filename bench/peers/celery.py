@@ -1,4 +1,4 @@
-"""Celery: one by one, which is all that it has; one worker with one process in its pool."""
+"""Celery: one by one, which is all that it has; a pool of two processes, or of eight threads."""
 
 from __future__ import annotations
 
@@ -32,4 +32,6 @@ def enqueue(jobs: int) -> float:
 if sys.argv[1] == "enqueue":
     print(enqueue(int(sys.argv[2])))
 else:
-    app.worker_main(["worker", "--concurrency", "1", "--loglevel", "ERROR"])
+    pool = os.environ["BENCH_MODE"]
+    concurrency = {"prefork": 2, "threads": 8}[pool]
+    app.worker_main(["worker", "--pool", pool, "--concurrency", str(concurrency), "--loglevel", "ERROR"])
