@@ -8,6 +8,8 @@ PAGE   := src/qbull/ui/.built
 NODE   := ui/node_modules/.package-lock.json
 NODE_TESTS := tests/node/node_modules/.package-lock.json
 BROWSER := $(VENV)/.browser
+GET_TOOLS := tests/ui/get_browser.sh tests/ui/get_nginx.sh tests/deploy/get_renderer.sh tests/deploy/get_promtool.sh
+SUITES := $(VENV)/.suites/.fetched
 TOOLS  := $(VENV)/.tools
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 # All but "allocator": tbb is proprietary, so it is installed only if somebody asks for it.
@@ -26,9 +28,13 @@ DURABILITY ?=
 # The pure rules, the golden files, and one page of the guide and two verbs on a real server.
 QUICK  := tests/house tests/core tests/net tests/guide/test_first_steps.py tests/store/test_enqueue.py tests/store/test_settle.py
 ONLY   ?=
+# Of `make matrix`: what tests/release/pythons.py and matrix.py find and run without these.
+PYTHONS ?=
+SERVERS ?=
+TESTS  ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check house format bench chaos proofs fuzz saboteurs soak diagrams manifests docs site dist audit sbom pin lock clean
+.PHONY: help setup run test matrix quick check house format bench chaos proofs fuzz saboteurs soak diagrams manifests docs site dist audit sbom pin lock clean
 
 help: ## show what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -54,8 +60,9 @@ $(PAGE): hatch_build.py $(shell find ui -path ui/node_modules -prune -o -type f 
 	@echo "building the dashboard"
 	@$(PYTHON) hatch_build.py
 
-$(BROWSER): $(STAMP) tests/ui/get_browser.sh tests/ui/get_nginx.sh tests/deploy/get_renderer.sh
-	@sh tests/ui/get_browser.sh $(BIN) && sh tests/ui/get_nginx.sh && sh tests/deploy/get_renderer.sh && touch $(BROWSER)
+# Tests without their tool are skipped, so a tool that could not be installed stops nobody; the next run tries again.
+$(BROWSER): $(STAMP) $(GET_TOOLS)
+	@all=yes; for script in $(GET_TOOLS); do sh $$script $(BIN) || all=no; done; test $$all = no || touch $(BROWSER)
 
 $(NODE): ui/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the dashboard's types are not checked" >&2; exit 0; }; cd ui && npm ci --no-audit --no-fund --loglevel=error
@@ -63,12 +70,18 @@ $(NODE): ui/package-lock.json
 $(NODE_TESTS): tests/node/package-lock.json
 	@command -v npm >/dev/null || { echo "npm was not found: the tests against BullMQ are skipped" >&2; exit 0; }; cd tests/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
+$(SUITES): $(STAMP) tests/suites/sdists.py
+	@$(BIN)/python tests/suites/sdists.py && touch $(SUITES)
+
 run: ## run the demo; ARGS="--once" ends by itself with a summary
 	@$(MAKE) --no-print-directory -j2 $(DEMO) $(PAGE)
 	PYTHONPATH=src $(BIN)/python -m qbull demo $(ARGS)
 
-test: $(STAMP) $(PAGE) $(BROWSER) $(NODE_TESTS) ## run the tests; ARGS="-k name" picks some
+test: $(STAMP) $(PAGE) $(BROWSER) $(NODE_TESTS) $(SUITES) ## run the tests; ARGS="-k name" picks some
 	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+matrix: $(STAMP) $(PAGE) $(BROWSER) $(NODE_TESTS) ## run the tests on every Python here and on Redis 7.0; TESTS="tests/core" runs a part, PYTHONS="python3.12" SERVERS="embedded redis-7.0" choose
+	PYTHONS="$(PYTHONS)" SERVERS="$(SERVERS)" $(BIN)/python tests/release/matrix.py $(TESTS) $(ARGS)
 
 quick: $(STAMP) ## what to run while you work, in less than a minute: lint, types, layers, fast tests
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Pin the images of deploy/ by digest: `make pin` asks the registry which digest each tag has now, and writes it there.
+"""Pin the images of deploy/ and of the templates by digest: `make pin` asks the registry which digest each tag has now, and writes it there.
 
 It ends with 2 if the registry cannot be asked. Nothing is written then.
 """
@@ -13,7 +13,13 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("deploy/Dockerfile", "deploy/compose.yaml")
+FILES = (
+    "deploy/Dockerfile",
+    "deploy/compose.yaml",
+    "deploy/swarm.yaml",
+    "examples/orders/Dockerfile",
+    "examples/orders/compose.yaml",
+)
 IMAGE = re.compile(r"(?P<name>[a-z0-9/]+):(?P<tag>[A-Za-z0-9._-]+)@(?P<digest>sha256:[0-9a-f]{64})")
 REGISTRY = "https://registry-1.docker.io"
 TOKENS = "https://auth.docker.io/token?service=registry.docker.io&scope=repository:{}:pull"

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 import qbull
 from database import Postgres
+from needed_tools import check_tools
 from patience import pause_after
 from qbull.embedded.server import EmbeddedServer
 from qbull.store.read.integrity import check_integrity, check_schedules_integrity
@@ -65,6 +66,10 @@ FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run groups first, because each occupies one worker from its first test to its last, then the long tests."""
     items.sort(key=lambda item: (item.get_closest_marker("xdist_group") is None, _turn(item)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    check_tools(item)
 
 
 def _turn(item: pytest.Item) -> int:

@@ -13,9 +13,11 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
-from empty import play, run, without_node
+from clean_runs import run, without_node
+from empty import play
 
 import qbull
+from needed_tools import skip_without_tool
 from qbull.cli.templates import TEMPLATES, template_texts
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +28,7 @@ BUILD = [sys.executable, "-m", "hatchling", "build", "-d"]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """Made from the source distribution, without Node."""
     if not (ROOT / "src/qbull/ui/.built").exists():
-        pytest.skip("the dashboard is not built here: make setup, with Node.js")
+        skip_without_tool("the dashboard is not built here: make setup, with Node.js")
     where = tmp_path_factory.mktemp("dist")
     run(*BUILD, str(where), "-t", "sdist", env=without_node(), cwd=ROOT)
     [sdist] = where.glob("*.tar.gz")

@@ -17,14 +17,15 @@ from hypothesis import strategies as some
 from web import OPERATOR, opened
 
 import qbull
+from needed_tools import needs_tool
 from qbull.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "clients" / "typescript"
 TSC = ROOT / "ui" / "node_modules" / ".bin" / "tsc"
-pytestmark = pytest.mark.skipif(
-    shutil.which("node") is None or not TSC.exists(),
-    reason="Node is not installed, so no TypeScript is compiled",
+pytestmark = needs_tool(
+    shutil.which("node") and TSC.exists(),
+    "Node is not installed, so no TypeScript is compiled",
 )
 KEY = some.text(some.characters(codec="utf-8"), min_size=1, max_size=80)
 

@@ -17,6 +17,7 @@ import pytest
 import redis
 import trustme
 
+from needed_tools import skip_without_tool
 from qbull.cli.doctor.durability import check_durability
 from qbull.cli.doctor.server import check_server
 from qbull.store.store import Store
@@ -134,7 +135,7 @@ async def test_connections_that_were_rejected(node: Node) -> None:
 )
 async def test_a_clock_that_is_wrong(tmp_path: Path, seconds: int, line: str) -> None:
     if (compiler := shutil.which("cc")) is None or sys.platform != "linux":
-        pytest.skip("no C compiler (cc) for the library that turns the clock")
+        skip_without_tool("no C compiler (cc) for the library that turns the clock")
     library, skew = tmp_path / "skewed.so", tmp_path / "skew"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SKEWED], check=True)
     skew.write_bytes(struct.pack("<q", seconds))

@@ -97,6 +97,7 @@ async def test_failures_are_grouped(shell: Shell) -> None:
         "lastAt",
         "lastId",
         "lastError",
+        "cascade",
         "acknowledged",
     ]
     assert (group["count"], group["tasks"]) == (3, ["bounce"])
@@ -274,4 +275,6 @@ async def test_a_durable_job_is_forked_from_a_step(shell: Shell, app: qbull.App)
         assert await new.result(timeout=20) == "shipped for cash"
     assert calls == ["ship"]
     assert shell.json("job", "parcels", new.id)["forkedFrom"] == old.id
-    assert "no such step" in shell.refused("fork", "parcels", old.id, "--step", "pack")
+    for step in ("pack", "²", "9" * 5000):
+        assert f'no such step "{step[:100]}"' in shell.refused("fork", "parcels", old.id, "--step", step)
+        assert "no such step" in shell.refused("fork", "parcels", old.id, "--result", f"{step}=1")

@@ -73,6 +73,34 @@ def test_who_waits_for_a_server_ends_when_told_to(shell: Shell, later: Node, nam
     assert "Traceback" not in shell.err
 
 
+@pytest.mark.parametrize(
+    ("options", "is_said"),
+    [
+        (["--host", "0.0.0.0"], True),
+        (["--root-path", "/queues"], True),
+        (["--allow-host", "tools.example.org"], True),
+        (["--host", "0.0.0.0", "--proxies", "10.0.0.7"], False),
+        (["--root-path", "/queues", "--proxies", "127.0.0.1"], False),
+        (["--host", "localhost"], False),
+        ([], False),
+    ],
+    ids=str,
+)
+def test_the_start_tells_if_no_proxy_is_declared(
+    shell: Shell, app: qbull.App, options: list[str], is_said: bool
+) -> None:
+    process = shell.start("serve", "sample_app:app", "--port", "0", *options, QBULL_VIEWER_TOKEN=TOKEN)
+    # The password is printed last.
+    seen(lambda: "user admin, password" in shell.err, within=60)
+
+    process.terminate()
+
+    assert process.wait(20) == 0
+    lines = [line for line in shell.err.splitlines() if "no proxy is declared" in line]
+    assert len(lines) == is_said, shell.err
+    assert all("--proxies" in line for line in lines)
+
+
 async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) -> None:
     made = shell.ok("token", "create", "--role", "viewer", "--name", "grafana", "--expires", "90d").strip()
     [listed] = shell.json("token", "list")

@@ -1,6 +1,6 @@
 """The Kubernetes objects that deploy/ uses, strict about every field: an unknown name or a wrong type is refused.
 
-Field by field as in the API's reference (apps/v1, v1, policy/v1, keda.sh/v1alpha1), and only what deploy/ sets.
+Field by field as in the API's reference (apps/v1, v1, policy/v1, keda.sh/v1alpha1, monitoring.coreos.com/v1), and only what deploy/ sets.
 """
 
 from __future__ import annotations
@@ -351,6 +351,57 @@ class TriggerAuthentication(Object):
     spec: TriggerAuthenticationSpec
 
 
+Interval = Annotated[str, Meta(pattern=r"^(\d+(ms|s|m|h|d))+$")]
+
+
+class Authorization(Object):
+    type: Literal["Bearer"]
+    credentials: KeyRef
+
+
+class Endpoint(Object):
+    port: Name
+    path: Annotated[str, Meta(pattern="^/")]
+    interval: Interval
+    authorization: Authorization
+
+
+class ServiceMonitorSpec(Object):
+    selector: Selector
+    endpoints: Annotated[list[Endpoint], Meta(min_length=1)]
+
+
+class ServiceMonitor(Object):
+    api_version: Literal["monitoring.coreos.com/v1"]
+    kind: Literal["ServiceMonitor"]
+    metadata: Metadata
+    spec: ServiceMonitorSpec
+
+
+class Rule(Object):
+    alert: str
+    expr: str
+    labels: Labels
+    annotations: dict[str, str]
+    for_: Interval | None = msgspec.field(default=None, name="for")
+
+
+class RuleGroup(Object):
+    name: str
+    rules: Annotated[list[Rule], Meta(min_length=1)]
+
+
+class PrometheusRuleSpec(Object):
+    groups: Annotated[list[RuleGroup], Meta(min_length=1)]
+
+
+class PrometheusRule(Object):
+    api_version: Literal["monitoring.coreos.com/v1"]
+    kind: Literal["PrometheusRule"]
+    metadata: Metadata
+    spec: PrometheusRuleSpec
+
+
 KINDS = {
     kind.__name__: kind
     for kind in (
@@ -361,5 +412,7 @@ KINDS = {
         Service,
         ScaledObject,
         TriggerAuthentication,
+        ServiceMonitor,
+        PrometheusRule,
     )
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +14,19 @@ import kubernetes_validate
 import msgspec
 import pytest
 import yaml
+from objects import KINDS
 from reading import DEPLOY, READ, Strict, documents, parsed
 
 import qbull
 from manifests.render import CHART, CannotRender, can_render, plain_files, render
+from needed_tools import needs_tool
+from qbull.environment import read_environment
 
 pytestmark = [
-    pytest.mark.skipif(not can_render(), reason="neither Helm nor Go with Sprig is installed"),
+    needs_tool(can_render(), "neither Helm nor Go with Sprig is installed"),
     pytest.mark.xdist_group("chart"),
 ]
-OLDEST, NEWEST = "1.25", "1.35"
+OLDEST, NEWEST = "1.25", "1.37"
 CUSTOM = {"ScaledObject", "TriggerAuthentication", "ServiceMonitor", "PrometheusRule"}
 SHOP: dict[str, Any] = {"image": {"repository": "shop"}, "app": "shop:app", "secret": {"existing": "shop"}}
 EVERYTHING = SHOP | {
@@ -46,6 +52,11 @@ EVERYTHING = SHOP | {
     "monitoring": {"serviceMonitor": True, "alerts": True, "dashboard": True, "labels": {"release": "prom"}},
 }
 
+NODE = Path(__file__).parents[1] / "node"
+NEEDS_OPERATORS = pytest.mark.skipif(
+    shutil.which("node") is None or not (NODE / "node_modules" / "@kubernetes-models").is_dir(),
+    reason="Node is not installed, or `make test` has not installed tests/node",
+)
 Render = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 
@@ -81,6 +92,78 @@ def test_every_object_fits_the_schemas_of_kubernetes(rendered: Render, version: 
     for found in objects:
         if found["kind"] not in CUSTOM:
             kubernetes_validate.validate(found, version, strict=True)
+
+
+def test_the_newest_version_is_the_newest_that_has_schemas() -> None:
+    assert kubernetes_validate.latest_version().rpartition(".")[0] == NEWEST
+
+
+BY_PROMETHEUS = {"autoscaling": {"enabled": True, "queue": "email", "source": "prometheus"}}
+
+
+@NEEDS_OPERATORS
+def test_every_object_of_an_operator_fits_its_definition(rendered: Render) -> None:
+    objects = rendered(EVERYTHING) + rendered(SHOP | {"workers": {"mail": BY_PROMETHEUS}})
+    custom = [found for found in objects if found["kind"] in CUSTOM]
+
+    assert {found["kind"] for found in custom} == CUSTOM
+    assert complaints(custom) == [None] * len(custom)
+    for found in custom:
+        msgspec.convert(found, KINDS[found["kind"]])
+
+
+@NEEDS_OPERATORS
+@pytest.mark.parametrize(
+    ("kind", "path", "wrong"),
+    [
+        ("ScaledObject", ["spec", "minReplicaCount"], "one"),
+        ("ScaledObject", ["spec", "triggers", 0, "metadata"], None),
+        ("TriggerAuthentication", ["spec", "secretTargetRef", 0, "parameter"], None),
+        ("ServiceMonitor", ["spec", "endpoints", 0, "interval"], "often"),
+        ("ServiceMonitor", ["spec", "selector"], None),
+        ("PrometheusRule", ["spec", "groups", 0, "name"], None),
+        ("PrometheusRule", ["spec", "groups", 0, "rules", 0, "for"], "soon"),
+    ],
+)
+def test_a_wrong_object_of_an_operator_does_not_fit(
+    rendered: Render, kind: str, path: list[Any], wrong: Any
+) -> None:
+    [broken] = [found for found in rendered(EVERYTHING) if found["kind"] == kind]
+    at = broken
+    for name in path[:-1]:
+        at = at[name]
+    if wrong is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = wrong
+
+    [complaint] = complaints([broken])
+
+    assert complaint is not None and str(path[-1]) in complaint
+
+
+@pytest.mark.parametrize("kind", sorted(CUSTOM))
+def test_a_field_that_an_operator_does_not_know_is_refused(rendered: Render, kind: str) -> None:
+    found = next(found for found in rendered(EVERYTHING) if found["kind"] == kind)
+    found["spec"]["unknownField"] = 1
+
+    with pytest.raises(msgspec.ValidationError, match="unknownField"):
+        msgspec.convert(found, KINDS[kind])
+
+
+def complaints(objects: list[dict[str, Any]]) -> list[str | None]:
+    """What the validators made from the definitions of KEDA and of the Prometheus operator say about each object."""
+    done = subprocess.run(
+        ["node", "validate.mjs"],
+        cwd=NODE,
+        input=json.dumps(objects),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[str | None] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.parametrize("harm", ["replica", "minReadySecond"])
@@ -135,6 +218,37 @@ def test_names_lead_to_each_other(rendered: Render) -> None:
         "http://shop-qbull-serve.web:3050/api/queues/email/"
     )
     assert "shop-qbull-ordered" in named(objects, "Service")
+
+
+@pytest.mark.parametrize(
+    ("group", "seconds"), [({}, "60"), ({"takeOver": 90}, "90"), ({"takeOver": 0}, None)]
+)
+def test_static_pods_take_over_from_one_that_is_gone(
+    rendered: Render, group: dict[str, Any], seconds: str | None
+) -> None:
+    workers = {"ordered": {"sharing": "static"} | group, "even": group}
+    objects = rendered(SHOP | {"workers": workers})
+    [static] = named(objects, "StatefulSet").values()
+    even = named(objects, "Deployment")["shop-qbull-even"]
+
+    def take_over(workload: dict[str, Any]) -> str | None:
+        [container] = workload["spec"]["template"]["spec"]["containers"]
+        return {one["name"]: one.get("value") for one in container["env"]}.get("QBULL_TAKE_OVER")
+
+    assert (take_over(static), take_over(even)) == (seconds, None)
+    if seconds:
+        pod = {"INSTANCE_ID": "ordered-0", "INSTANCE_COUNT": "2", "QBULL_TAKE_OVER": seconds}
+        assert read_environment(pod).sharing.take_over == int(seconds)
+
+
+def test_every_workload_has_a_budget_for_disruptions(rendered: Render) -> None:
+    objects = rendered(EVERYTHING | {"serve": {"replicas": 3, "maxUnavailable": "34%"}})
+    budgets = {name: budget["spec"] for name, budget in named(objects, "PodDisruptionBudget").items()}
+
+    assert set(budgets) == {*named(objects, "Deployment"), *named(objects, "StatefulSet")}
+    assert budgets["shop-qbull-serve"]["maxUnavailable"] == "34%"
+    serve = named(objects, "Deployment")["shop-qbull-serve"]["spec"]["template"]["metadata"]["labels"]
+    assert budgets["shop-qbull-serve"]["selector"]["matchLabels"].items() <= serve.items()
 
 
 def test_the_server_knows_the_names_under_which_it_is_asked(rendered: Render) -> None:

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 from reading import DEPLOY, READ, ROOT, parsed
 
+from qbull.cli.templates import TEMPLATES
 from qbull.environment import read_environment
 
 INSTRUCTIONS = [
@@ -77,7 +78,7 @@ def ignored(path: str) -> bool:
         rule = line.removeprefix("!")
         if not rule or rule.startswith("#"):
             continue
-        if fnmatch.fnmatch(path, rule) or path.startswith(f"{rule}/"):
+        if any(fnmatch.fnmatch(part, rule) for part in (path, *map(str, PurePath(path).parents))):
             out = not line.startswith("!")
     return out
 
@@ -107,6 +108,9 @@ def test_what_is_copied_is_there_and_reaches_the_builder() -> None:
         for source in sources:
             assert (ROOT / source).exists(), source
             assert not ignored(source), source
+    assert not ignored("examples/platform/.github/workflows/deploy.yml")
+    for left in (".env", ".qbull/valkey/dump.rdb", "orders.db", "chats/1.txt", "uploads/cv.pdf"):
+        assert ignored(f"examples/orders/{left}")
     assert ignored(".venv") and ignored(".qbull") and ignored("tests/conftest.py")
 
 
@@ -151,6 +155,7 @@ def test_the_entry_and_the_health_check_are_commands_of_qbull() -> None:
     check = last("HEALTHCHECK")
 
     assert entry == ["tini", "--", "qbull"]
+    assert "'tini=0.19.*'" in " ".join(step.rest for step in stages()[-1])
     assert parsed(command)[0] == "worker"
     assert check.listed == ["qbull-alive"]
     assert re.fullmatch(r"(--(interval|timeout|start-period)=\d+s |--retries=\d+ ){4}CMD \[.*", check.rest)
@@ -167,23 +172,30 @@ def test_its_variables_are_known() -> None:
     assert read_environment(ours).log_format == "json"
 
 
+def copy_sources(directory: Path) -> None:
+    """What COPY puts into the directory of the stage that builds the wheel, as far as it comes from the context."""
+    for step in (step for step in stages()[1] if step.word == "COPY"):
+        *sources, target = shlex.split(step.rest)
+        for source in () if sources[0].startswith("--from=") else sources:
+            whole = (ROOT / source).is_dir()
+            put(ROOT / source, directory / target / ("" if whole else Path(source).name))
+
+
 def put(source: Path, target: Path) -> None:
-    """As COPY does it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copyfile(source, target)
+    """As COPY does it, without what is ignored."""
+    files = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    for path in files:
+        if not ignored(path.relative_to(ROOT).as_posix()):
+            there = target / path.relative_to(source) if source.is_dir() else target
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, there)
 
 
 @pytest.mark.timeout(120)
 def test_the_wheel_has_all_that_a_worker_needs(tmp_path: Path) -> None:
     """Built as the image builds it, from what is copied there and nothing else, and used without the sources."""
     there = tmp_path / "src"
-    for step in (step for step in stages()[1] if step.word == "COPY"):
-        *sources, target = shlex.split(step.rest)
-        for source in () if sources[0].startswith("--from=") else sources:
-            put(ROOT / source, there / target / ("" if (ROOT / source).is_dir() else Path(source).name))
+    copy_sources(there)
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, there],
         capture_output=True, text=True,
@@ -201,6 +213,9 @@ def test_the_wheel_has_all_that_a_worker_needs(tmp_path: Path) -> None:
         for path in package.rglob(kind)
     }
     assert sources - names == set()
+    for template in TEMPLATES:
+        assert f"qbull/cli/template_files/{template}/README.md" in names
+    assert [name for name in names if name.endswith("/.env") or "/chats/" in name] == []
     done = subprocess.run(
         [sys.executable, "-m", "qbull.cli.main", "worker", "--help"],
         cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "unpacked"), "PATH": "/usr/bin"}, capture_output=True, text=True,

@@ -15,6 +15,7 @@ import pytest
 from objects import KINDS, ConfigMap, Container, Deployment, ScaledObject, Service, StatefulSet
 from reading import AFTER_GRACE, DEPLOY, READ, documents, parsed
 
+from needed_tools import needs_tool
 from qbull.core.config_warnings import WorkerDeclaration, config_warnings
 from qbull.core.sharing import ShareMember, Sharing, assign_partitions, make_sharing, static_partitions
 from qbull.environment import read_environment
@@ -102,7 +103,7 @@ def test_a_wrong_field_would_be_found(harm: str) -> None:
         msgspec.convert(document, Deployment)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@needs_tool(shutil.which("kubectl"), "kubectl is not installed")
 @pytest.mark.parametrize("path", ["static.yaml", "auto.yaml", "leased.yaml", "serve.yaml"])
 def test_kubectl_reads_the_same_in_it(path: str, tmp_path: Path) -> None:
     """Its own types drop what they do not know, and refuse what has another type."""

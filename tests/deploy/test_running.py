@@ -21,6 +21,7 @@ import test_compose
 import test_image
 import test_kubernetes
 import test_services
+import test_swarm
 from reading import DEPLOY, unit, variables
 
 import qbull
@@ -50,6 +51,8 @@ def served_by() -> Iterator[Any]:
     """The same of every REST server."""
     serve = test_compose.compose().services["serve"]
     yield pytest.param(serve.command, test_compose.environment("serve"), "127.0.0.1", id="compose")
+    swarm = test_swarm.services()["serve"]["command"]
+    yield pytest.param(swarm, test_swarm.environment("serve"), "serve", id="swarm")
     yield pytest.param(test_services.procfile()["web"], {}, "127.0.0.1", id="procfile")
     for case in test_kubernetes.everything():
         workload, container = case.values

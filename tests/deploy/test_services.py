@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from reading import AFTER_GRACE, DEPLOY, READ, parsed, unit, variables
 
+from needed_tools import needs_tool
 from qbull.core.sharing import make_sharing
 from qbull.environment import read_environment
 
@@ -88,7 +89,7 @@ def test_a_unit_has_only_what_systemd_knows(path: Path) -> None:
     assert often <= REPEATED
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@needs_tool(shutil.which("systemd-analyze"), "systemd is not installed")
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_finds_nothing_wrong_with_it(path: Path, tmp_path: Path) -> None:
     text = path.read_text().replace("/opt/qbull/bin/qbull", sys.executable)
@@ -100,7 +101,7 @@ def test_systemd_finds_nothing_wrong_with_it(path: Path, tmp_path: Path) -> None
     assert [line for line in (done.stdout + done.stderr).splitlines() if path.stem.rstrip("@") in line] == []
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@needs_tool(shutil.which("systemd-analyze"), "systemd is not installed")
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_rates_its_exposure_as_low(path: Path) -> None:
     done = subprocess.run(

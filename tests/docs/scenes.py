@@ -193,6 +193,7 @@ async def enqueueing(given: Given) -> Names:
 
 
 @scene("docs/guides/by_name.md")
+@scene("docs/howto/call_without_the_code.md")
 async def by_name(given: Given) -> Names:
     """Another program has the code, and its worker runs; the stub is the one that the command writes."""
     from qbull.cli.stub import write_stub
@@ -255,6 +256,20 @@ async def expiring(given: Given) -> Names:
 @scene("docs/operate/security.md")
 async def audit_log(given: Given) -> Names:
     return {"billing": given.app.queue("billing")}
+
+
+@scene("docs/howto/rerun_a_step.md")
+async def rerun_a_step(given: Given) -> Names:
+    """A worker runs the flow before it is found again, and then the part that runs again."""
+
+    async def work(statement: str) -> Names:
+        if statement.startswith("found ="):
+            await given.stack.enter_async_context(given.names["app"].worker())
+            await given.names["flow"].result(timeout=20)
+        return {}
+
+    given.each = work
+    return {}
 
 
 @scene("docs/guides/flows.md")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pages import ROOT, Block, blocks_of
+from terminal import Terminal
 
 import qbull
 from conftest import eventually
 from qbull.store.store import Store
 
 PAGE = ROOT / "docs/howto/ordinary_day.md"
-COMMANDS_WITHIN_SECONDS = 120.0
 FAILING = (
     """qbull enqueue email confirm '{"order": "lost"}' --id confirm-lost --wait 30s""",
     "qbull run-job email confirm-lost -A shop:app",
@@ -41,57 +38,20 @@ def pattern(shown: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(part) for part in shown.strip().split("…")), re.DOTALL)
 
 
-class Terminal:
-    def __init__(self, directory: Path, url: str) -> None:
-        self.directory = directory
-        (directory / "bin").mkdir()
-        command = directory / "bin/qbull"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m qbull.cli.main "$@"\n')
-        command.chmod(0o755)
-        self.environment = {
-            **os.environ,
-            "PATH": f"{command.parent}:{os.environ['PATH']}",
-            "PYTHONPATH": str(directory),
-            "QBULL_URL": url,
-            "QBULL_PREFIX": "test",
-        }
-
-    async def start(self, script: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            "sh", "-uc", script, cwd=self.directory, env=self.environment,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-
-    async def types(self, commands: str) -> str:
-        """What the commands of a block print. Those about the lost order fail."""
-        printed = ""
-        for command in commands.splitlines():
-            process = await self.start(command)
-            async with asyncio.timeout(COMMANDS_WITHIN_SECONDS):
-                out, _ = await process.communicate()
-            assert process.returncode == int(command in FAILING), f"{command}\n{out.decode()}"
-            printed += out.decode()
-        return printed
-
-    async def has_reported(self, task: str) -> bool:
-        """Whether the run times of a task have arrived: workers send theirs every few seconds."""
-        return task in await self.types("qbull slow")
-
-
 @pytest.mark.timeout(300)
 async def test_every_command_of_the_day_does_what_the_page_shows(
     store: Store, server_url: str, tmp_path: Path
 ) -> None:
     [module] = [block.text for block in blocks_of(PAGE) if block.language == "python"]
     (tmp_path / "shop.py").write_text(module)
-    terminal = Terminal(tmp_path, server_url)
+    terminal = Terminal(tmp_path, server_url, FAILING)
     worker = await terminal.start("exec qbull worker shop:app >worker.log 2>&1")
     try:
         await eventually(lambda: is_serving(store), within=60)
         seen = 0
         for commands, shown in steps():
             if commands.startswith("qbull slow"):
-                await eventually(lambda: terminal.has_reported("load"), within=60)
+                await eventually(lambda: has_reported(terminal, "load"), within=60)
             out = await terminal.types(commands)
             assert pattern(shown).search(out), f"{commands}\ngave:\n{out}\nthe page shows:\n{shown}"
             seen += commands.count("qbull ")
@@ -105,6 +65,11 @@ async def test_every_command_of_the_day_does_what_the_page_shows(
     finally:
         worker.terminate()
         await worker.wait()
+
+
+async def has_reported(terminal: Terminal, task: str) -> bool:
+    """Whether the run times of a task have arrived: workers send theirs every few seconds."""
+    return task in await terminal.types("qbull slow")
 
 
 async def is_serving(store: Store) -> bool:

@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 from pages import PAGES, ROOT, TRANSLATED, Block, blocks_of, name_of
 
+from needed_tools import skip_without_tool
+
 FOREIGN = {"docs/guides/from_celery.md", "docs/guides/from_rq.md"}
 """Their samples are code that was written for another queue, without annotations."""
 ALLOWED = (
@@ -88,7 +90,7 @@ def test_pyright_finds_a_wrong_call_of_a_task(tmp_path: Path) -> None:
 def pyright(directory: Path) -> list[str]:
     """What pyright says of all modules of a directory, in one call. It needs Node.js."""
     if shutil.which("node") is None:
-        pytest.skip("node was not found: pyright runs on it")
+        skip_without_tool("node was not found: pyright runs on it")
     settings = {
         "extraPaths": [str(ROOT / "src")],
         "typeCheckingMode": "standard",

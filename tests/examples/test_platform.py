@@ -17,6 +17,7 @@ from PIL import Image
 from playing import EXAMPLES, Example, answers, ask
 
 from conftest import eventually, every_fault
+from needed_tools import needs_tool
 from qbull.store.store import Store
 from topology import free_port
 
@@ -195,7 +196,7 @@ async def test_files_are_looked_at_and_made_small(platform: Platform) -> None:
     assert await platform.user_has(bad, "cv") == "refused: not a whole PDF"
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@needs_tool(shutil.which("curl"), "there is no curl here")
 async def test_every_line_of_the_page_is_answered(platform: Platform) -> None:
     await platform.start_all()
     app, outside = (f"localhost:{platform.ports[name]}" for name in ("APP_PORT", "OUTSIDE_PORT"))

@@ -15,6 +15,7 @@ import pytest
 from playing import Example, answers, ask
 
 from conftest import eventually
+from needed_tools import needs_tool
 from qbull.store.store import Store
 from topology import free_port
 
@@ -88,7 +89,7 @@ async def test_three_servers_run_each_tick_once(example: Schedulers) -> None:
     assert sum(new for _, new in example.ran("ayt")) >= 360
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@needs_tool(shutil.which("curl"), "there is no curl here")
 async def test_every_line_of_the_page_that_asks_the_api_is_answered(example: Schedulers) -> None:
     await example.start_all()
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from playing import EXAMPLES, to_its_end
 
+from needed_tools import needs_tool
 from qbull.cli.templates import TEMPLATES, template_texts
 
 ROOT = EXAMPLES.parent
@@ -82,7 +83,7 @@ def test_supervisor_gives_workers_longer_than_their_grace(template: str) -> None
         assert int(conf[name]["stopwaitsecs"]) >= (int(grace[1]) if grace else 25) + 15
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node here")
+@needs_tool(shutil.which("node"), "there is no Node here")
 @pytest.mark.parametrize("template", ["schedulers", "platform"])
 def test_pm2_gives_workers_longer_than_their_grace(template: str) -> None:
     code = "process.stdout.write(JSON.stringify(require(process.argv[1]).apps))"
@@ -99,6 +100,7 @@ def test_pm2_gives_workers_longer_than_their_grace(template: str) -> None:
 def test_the_compose_file_keeps_what_was_acknowledged_and_waits_for_its_tables() -> None:
     services = yaml.safe_load(template_texts("orders")["compose.yaml"])["services"]
 
+    assert services["api"]["ports"] == ["127.0.0.1:8000:8000"], "a port of all addresses"
     assert {"--appendonly", "--appendfsync", "noeviction"} <= set(services["valkey"]["command"])
     for name in ("api", "worker"):
         assert services[name]["depends_on"] == {"prepare": {"condition": "service_completed_successfully"}}

@@ -11,12 +11,13 @@ import pytest
 from playing import Example, answers, ask
 
 from conftest import eventually
+from needed_tools import needs_tool
 from qbull.store.store import Store
 from topology import free_port
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here"),
+    needs_tool(shutil.which("curl"), "there is no curl here"),
 ]
 
 

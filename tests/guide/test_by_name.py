@@ -251,6 +251,26 @@ async def test_a_version_that_no_worker_has_had_for_an_hour_is_forgotten(app: qb
     assert known is not None and known.versions == [one]
 
 
+@pytest.mark.parametrize("started", ["9" * 5000, "²", "x"])
+async def test_a_description_with_no_number_for_its_time_stops_no_producer(
+    app: qbull.App, producer: qbull.App, started: str
+) -> None:
+    @app.queue("orders").task
+    async def book(customer: str) -> str:
+        return customer
+
+    await published(app)
+    server, name = app._client().store.server, app._client().store.names.settings("orders")
+    line = await server.call("HGET", name, "described:book")
+    planted = started.encode() + b" " + line.split(b" ", 1)[1]
+
+    await server.call("HSET", name, "described:book", planted + b"\n" + line)
+
+    assert (await producer.send("orders", "book", {"customer": "c"})).created
+    with pytest.raises(qbull.ArgumentsError):
+        await producer.send("orders", "book", {"customer": 7})
+
+
 async def test_a_task_that_nobody_has_described_is_checked_by_its_worker(
     app: qbull.App, producer: qbull.App
 ) -> None:

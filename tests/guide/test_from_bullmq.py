@@ -19,6 +19,7 @@ from shell import Shell, open_shell  # noqa: F401 - one is a fixture
 from web import ADMIN, opened
 
 import qbull
+from needed_tools import needs_tool
 from qbull.store.store import Store
 
 
@@ -65,7 +66,7 @@ async def test_the_worker_and_the_producer_of_the_page_run(
     assert info is not None and info.attempt == 1
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+@needs_tool(shutil.which("node"), "Node is not installed")
 async def test_a_producer_in_node_needs_no_library(page: Page, shop: Any, tmp_path: Path) -> None:
     (tmp_path / "producer.mjs").write_text(
         node(page, "The producer", 1)
@@ -98,7 +99,7 @@ await enqueue("email", "welcome", { name: "ann" }).catch((error) => console.log(
     await shop.app.job("email", "a").remove()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+@needs_tool(shutil.which("node"), "Node is not installed")
 @pytest.mark.parametrize(("section", "nth"), [("The worker", 0), ("The producer", 0)])
 async def test_what_is_written_for_node_is_javascript(
     page: Page, tmp_path: Path, section: str, nth: int

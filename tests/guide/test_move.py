@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import random
 import re
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from moving import PREFIX, MoveUnderLoad, Shop, silent
 from shell import Shell
 
 import qbull
@@ -22,53 +19,6 @@ from qbull.manage.server_move import ServerMove
 from qbull.store.rights import PASSWORD_PLACEHOLDER, AclScope, acl
 from qbull.store.store import Store
 from qbull.store.verbs.hand_over import QueueHandOver
-
-PREFIX = "test"
-
-
-class Shop:
-    """The same code at one of two servers."""
-
-    def __init__(self, url: str) -> None:
-        self.app = app = qbull.App(url, prefix=PREFIX)
-        self.orders = app.queue("orders", partitions=3, order="key", retry=qbull.Retry(attempts=1))
-        self.mail = app.queue("mail", retry=qbull.Retry(attempts=1))
-        self.ran: list[tuple[str, str, int]] = []
-        self.go = asyncio.Event()
-
-        @self.orders.task(key="{customer}")
-        async def place(customer: str, n: int) -> int:
-            self.ran.append(("place", customer, n))
-            return n
-
-        @self.mail.task
-        async def send(n: int) -> int:
-            if n < 0:
-                raise ValueError("no such number")
-            self.ran.append(("send", "", n))
-            return n
-
-        @self.mail.task
-        async def wait() -> None:
-            await self.go.wait()
-
-        @self.mail.task
-        async def collect() -> list[Any]:
-            return qbull.current_job().results
-
-        @self.mail.task(durable=True)
-        async def approve(n: int) -> str:
-            job = qbull.current_job()
-            step = await job.step(add, n)
-            answer = await job.wait_for("answer")
-            self.ran.append(("approve", answer, step))
-            return answer
-
-        async def add(n: int) -> int:
-            self.ran.append(("add", "", n))
-            return n + 1
-
-        self.place, self.send, self.wait, self.collect, self.approve = place, send, wait, collect, approve
 
 
 @pytest.fixture
@@ -89,10 +39,6 @@ async def shops(server_url: str, store: Store) -> AsyncIterator[tuple[Shop, Shop
 async def register(shop: Shop) -> None:
     async with shop.app.worker():
         pass
-
-
-def silent(line: str) -> None:
-    """Nobody reads the progress."""
 
 
 async def test_everything_of_a_prefix_moves_and_goes_on_at_the_new_server(shops: tuple[Shop, Shop]) -> None:
@@ -301,57 +247,9 @@ async def test_each_job_runs_once_and_in_order_although_the_command_is_killed_un
     shops: tuple[Shop, Shop],
 ) -> None:
     old, new = shops
-    sent, refusals = list[tuple[str, int]](), list[str]()
-    stop = asyncio.Event()
+    argv = ["--queue", "orders"]
 
-    async def produce(who: str) -> None:
-        n, shop = 0, old
-        while not stop.is_set():
-            try:
-                await shop.place.options(id=f"{who}-{n}").enqueue(who, n)
-            except qbull.ServerAway:
-                await asyncio.sleep(0.02)
-                continue
-            except qbull.ServerError as error:
-                refusals.append(str(error))
-                shop = new
-                continue
-            sent.append((who, n))
-            n += 1
-
-    producers = [asyncio.create_task(produce(who)) for who in ("ada", "bob", "eve")]
-    chance = random.Random(3)
-    argv = [sys.executable, "-m", "qbull.cli.main", "move", "--to", new.app.url]
-    argv += ["--url", old.app.url, "--prefix", PREFIX, "--queue", "orders"]
-    async with old.app.worker():
-        await eventually(lambda: _is(len(sent) > 300), within=60)
-        for kill in (True, True, True, True, False):
-            command = await asyncio.create_subprocess_exec(
-                *argv, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=dict(os.environ)
-            )
-            if kill:
-                await asyncio.sleep(chance.uniform(0.6, 3.0))
-                if command.returncode is None:
-                    command.send_signal(signal.SIGKILL)
-            _, said = await command.communicate()
-            assert kill or command.returncode == 0, said.decode()
-    before = len(sent)
-    await eventually(lambda: _is(len(sent) > before + 50), within=60)
-    stop.set()
-    await asyncio.gather(*producers)
-    async with new.app.worker() as worker:
-        await worker.drain()
-
-    assert len(refusals) == 3
-    assert all("was moved to" in text for text in refusals)
-    ran = [(who, n) for _, who, n in [*old.ran, *new.ran]]
-    assert sorted(ran) == sorted(sent)
-    for who in ("ada", "bob", "eve"):
-        assert [n for each, n in ran if each == who] == list(range(sum(each == who for each, _ in sent)))
-
-
-async def _is(fact: bool) -> bool:
-    return fact
+    await MoveUnderLoad(old, new).run(argv, kills=[True, True, True, True, False])
 
 
 async def _runs(job: qbull.Job[Any]) -> bool:

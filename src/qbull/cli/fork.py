@@ -8,6 +8,7 @@ import click
 
 from qbull.cli.enqueue import read_arguments, read_json
 from qbull.cli.target import Target, on_target, with_reason
+from qbull.core.fork import step_in
 
 
 @click.command()
@@ -46,18 +47,14 @@ def fork(
 
     async def main() -> None:
         job = (await target.queue(queue_name)).job(id)
-        first = None if step is None else _step(step)
+        first = None if step is None else step_in(step)
         click.echo((await job.fork(first, arguments=arguments, results=patched, id=new_id)).id)
 
     target.run(main)
-
-
-def _step(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
 
 
 def _read_result(text: str) -> tuple[int | str, Any]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.UsageError(f"--result {text}: expected a step and its result, such as charge='\"p-1\"'")
-    return _step(name), read_json(f"--result {name} is", value)
+    return step_in(name), read_json(f"--result {name} is", value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ipaddress
 import logging
 import secrets
 import signal
@@ -138,7 +139,8 @@ def serve(
                 return
             duties = [start_actor(duty) for duty in alert_services(app)]
             try:
-                ready = functools.partial(_announce, host, generated)
+                is_proxied = bool(root_path or access.hosts or not _is_loopback(host))
+                ready = functools.partial(_announce, host, generated, is_proxied and not proxies)
                 await server.serve(api, host, port, proxies=proxies, root_path=root_path, ready=ready)
             finally:
                 await stop_actors(duties)
@@ -146,11 +148,24 @@ def serve(
     server.run(main)
 
 
-def _announce(host: str, generated: str | None, port: int) -> None:
-    """Print the address, and the password if it was generated."""
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announce(host: str, generated: str | None, needs_proxies: bool, port: int) -> None:
+    """Print the address, the password if it was generated, and that a proxy would have to be declared."""
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104
     address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/ui"
     click.echo(f"qbull serve: {address}; press Ctrl-C to stop", err=True)
+    if needs_proxies:
+        click.echo(
+            "qbull serve: no proxy is declared: all clients behind a proxy count as one address. "
+            "If there is one, name it with --proxies ADDRESS",
+            err=True,
+        )
     if generated is not None:
         click.echo(
             f"qbull serve: user admin, password {generated} (set QBULL_PASSWORD to choose your own)", err=True

@@ -28,7 +28,7 @@ from qbull.worker.job_log import follow_jobs_in_log
 from qbull.worker.process.channel import Leaving, open_channel
 from qbull.worker.process.child import ProcessHandles
 from qbull.worker.process.crash_board import CrashBoard, board_slots_for
-from qbull.worker.process.memory import trim_memory
+from qbull.worker.process.memory import freeze_loaded_objects, trim_memory
 from qbull.worker.process.recycle import Recycler
 from qbull.worker.process.restart_pause import START_FAILED_EXIT_CODE
 from qbull.worker.supervisor_link import SupervisorLink
@@ -102,6 +102,7 @@ async def _work(worker: Worker, options: WorkerOptions, link: SupervisorLink, st
     beside: list[asyncio.Task[Any]] = [stopping]
     if starting.done():
         await starting
+        freeze_loaded_objects()
         leaving = asyncio.create_task(link.leave.wait())
         recycler = Recycler(link, lambda: worker.started_jobs, options.max_jobs, options.max_memory_bytes)
         beside += [asyncio.create_task(recycler.run()), leaving]

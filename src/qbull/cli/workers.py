@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 
 import click
 
 from qbull.cli.target import Target, as_json, on_target
 from qbull.cli.terminal import print_json, print_table
 from qbull.errors import NotFound
+from qbull.store.read.health import read_health, registered_queues
 from qbull.store.read.usage import worker_usage
+from qbull.store.store import Store
 from qbull.views.shape import to_plain
 from qbull.views.workers import BlockedLoopView, WorkerView
 
@@ -26,17 +29,18 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
       qbull workers
       qbull workers --here        # for health checks: is a worker of this container alive?
 
-    With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "partitions",
-    "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null, "labels", "resources", "memoryBytes",
-    "cpuPercent"}.
+    With --json: a list of {"id", "host", "pid", "pod", "queues": {name: {"concurrency", "busy",
+    "partitions", "sharing", "leaving"}}, "blocked": {"since", "tasks"} or null, "labels", "resources",
+    "memoryBytes", "cpuPercent"}. With --here, "busy" is 0.
     """
 
     async def main() -> None:
         await target.store.open()
         found = await target.store.workers()
         usage = await worker_usage(target.store, list(found))
+        busy = await _busy(target.store) if as_json and not here else {}
         living = [
-            WorkerView.of(id, who, usage.get(id))
+            WorkerView.of(id, who, usage.get(id), busy)
             for id, who in sorted(found.items())
             if not here or who.host == socket.gethostname()
         ]
@@ -58,6 +62,13 @@ def workers(target: Target, as_json: bool, here: bool) -> None:
             raise NotFound(f'no worker of "{socket.gethostname()}" is alive; see its log')
 
     target.run(main)
+
+
+async def _busy(store: Store) -> dict[str, Mapping[str, int]]:
+    """How many jobs each worker has, by queue and worker."""
+    readable, _ = await registered_queues(store)
+    reading = await read_health(store, readable)
+    return {queue.name: queue.held_jobs() for queue in reading.facts.queues}
 
 
 def _blocked(worker: str, blocked: BlockedLoopView) -> str:
