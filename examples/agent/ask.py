@@ -19,21 +19,32 @@ async def main(question: str | None, id: str | None) -> None:
         handle: qbull.Job[str] = support.job(id) if id else await answer.enqueue(question or "")
         if not id:
             print(f"job {handle.id}\n")
+        asked = 0
         async for event in handle.stream():
             if "token" in event:
                 print(event["token"], end="", flush=True)
             elif "tool" in event:
                 print(f"\n[{event['tool']} {event['arguments']}]")
-            elif "approve" in event and await is_waiting(handle):
-                await approve(handle, event["approve"])
+            elif "approve" in event:
+                asked += 1
+                if await is_waiting(handle, asked):
+                    await approve(handle, event["approve"])
         print(f"\n\n{await handle.result()}")
 
 
-async def is_waiting(handle: qbull.Job[str]) -> bool:
-    """Whether nobody has answered yet. The stream is also read when the conversation is over."""
-    return await handle.state() not in ("completed", "failed", "cancelled") and not any(
-        step.name == "wait_for approval" and step.state == "completed" for step in await handle.steps()
-    )
+async def is_waiting(handle: qbull.Job[str], asked: int) -> bool:
+    """Whether the question with this number still waits for its answer.
+
+    The event comes a moment before the job waits, and an answer arrives a moment before its worker records it.
+    """
+    while (info := await handle.info()) and info.state in ("waiting", "delayed", "active"):
+        if "approval" in info.waits_for:
+            return True
+        recorded = [step for step in await handle.steps() if step.name == "wait_for approval"]
+        if sum(step.state == "completed" for step in recorded) >= asked:
+            return False
+        await asyncio.sleep(0.1)
+    return False
 
 
 async def approve(handle: qbull.Job[str], asked: dict[str, int]) -> None:

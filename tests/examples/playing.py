@@ -87,7 +87,9 @@ class Example:
 def to_its_end(command: Sequence[str], directory: Path, environment: Mapping[str, str], within: float) -> str:
     """What it printed. Where it takes too long it is told to stop, so that it ends what it has started."""
     with subprocess.Popen(
-        command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=directory, env=environment, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
             out, err = process.communicate(timeout=within)

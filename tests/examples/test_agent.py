@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import AsyncIterator
@@ -87,8 +88,9 @@ async def test_it_waits_while_nothing_runs_and_refunds_once(example: Agent) -> N
         process.wait(40)
     listed = example.run("honcho run qbull jobs support --state delayed")
     sent = example.with_id(SIGNAL, waiting["id"])
+    reading = asyncio.create_task(asyncio.to_thread(example.with_id, READ_AGAIN, waiting["id"]))
     await example.open()
-    shown = example.with_id(READ_AGAIN, waiting["id"])
+    shown = await reading
     steps = example.with_id(STEPS, waiting["id"])
 
     assert waiting["id"] in listed and sent == "sent\n"
