@@ -78,6 +78,53 @@ async def test_in_order_there_is_never_more_than_one() -> None:
     await asyncio.gather(*tasks)
 
 
+async def test_many_callers_in_order_go_in_halves() -> None:
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
+    callers, rounds = 2 * MIN_SPLIT_CALLS, 6
+
+    async def call(number: int) -> None:
+        for _ in range(rounds):
+            assert await batcher.add(number) == -number
+
+    tasks = [asyncio.create_task(call(number)) for number in range(1, callers + 1)]
+    sizes = []
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        assert len(sender.flights) <= 1
+        if sender.flights:
+            sizes.append(len(sender.flights[0][0]))
+            await sender.land()
+
+    await asyncio.gather(*tasks)
+    assert sum(sizes) == callers * rounds
+    assert sizes[3:8] == [callers // 2] * 5
+
+
+async def test_the_next_batch_leaves_before_the_answered_callers_go_on() -> None:
+    happened: list[str] = []
+    landing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def send(items: list[int]) -> list[int]:
+        happened.append(f"sent {items}")
+        if items == [1]:
+            await landing
+        return items
+
+    batcher = Batcher(send, 500, in_order=True)
+
+    async def call(number: int) -> None:
+        happened.append(f"answered {await batcher.put(number)}")
+
+    tasks = [asyncio.create_task(call(number)) for number in (1, 2)]
+    while not happened:
+        await asyncio.sleep(0)
+    landing.set_result(None)
+    await asyncio.gather(*tasks)
+
+    assert happened == ["sent [1]", "sent [2]", "answered 1", "answered 2"]
+
+
 async def test_a_batch_is_not_larger_than_it_may_be() -> None:
     sender = RecordingSender()
     batcher = Batcher(sender.send, 4, in_order=True)

@@ -54,7 +54,7 @@ class StepKey(NamedTuple):
     """How many steps with this name and these arguments were asked for before, in the same run."""
 
 
-class StepRecord(msgspec.Struct, array_like=True, frozen=True):
+class StepRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A step that has ended. Add fields at the end, with defaults: other versions read these records."""
 
     number: int

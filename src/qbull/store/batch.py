@@ -1,7 +1,7 @@
 """Self-clocking batches: calls made while others are in flight are sent together.
 
-There is no timer. An idle producer has the latency of one round trip. A busy one sends batches of half of the
-outstanding calls, two at a time: the server works on one while the answers to the other bring the next calls.
+There is no timer. An idle caller has the latency of one round trip. Busy ones send batches of half of the
+outstanding calls: the server works on one half while the callers of the other half go on and make their next calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 MIN_SPLIT_CALLS = 16
-"""With fewer outstanding calls, a second batch in flight would only make the batches smaller."""
+"""With fewer outstanding calls, two halves would only make the batches smaller."""
 
 
 class Batcher(Generic[T, A]):
@@ -28,28 +28,38 @@ class Batcher(Generic[T, A]):
     def __init__(
         self, send: Callable[[list[T]], Awaitable[Sequence[A]]], max_size: int, *, in_order: bool
     ) -> None:
-        self._in_order = in_order
+        self._most_batches = 1 if in_order else 2
         self._send = send
         self._max_size = max_size
         self._waiting: list[tuple[T, asyncio.Future[A]]] = []
         self._batches = 0
+        self._gathers = False  # callers that were just answered may have more items
         self._items_in_flight = 0
         self._usual_outstanding = 0.0  # the recent peak of outstanding items
-        self._split_at = math.inf  # with that many, a second batch in flight is worthwhile
+        self._split_at = math.inf  # with that many, a batch of half of the items is worthwhile
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def add(self, item: T) -> A:
-        if not self._batches:  # nothing is in flight: send at once, and let others gather meanwhile
-            self._sent(1)
-            try:
-                return (await self._send([item]))[0]
-            finally:
-                self._answered(1)
+        if self._batches or self._gathers:
+            return await self.put(item)
+        # Nothing is in flight: send at once, and let others gather meanwhile.
+        self._sent(1)
+        try:
+            return (await self._send([item]))[0]
+        finally:
+            self._landed(1)
+            self._gather()
+
+    def put(self, item: T) -> asyncio.Future[A]:
+        """Like `add`, for callers that wait for the answer later."""
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        if len(self._waiting) >= self._split_at and self._batches == 1:
+        if len(self._waiting) >= self._split_at:
+            if self._batches < self._most_batches:
+                self._send_batch()
+        elif not self._batches and not self._gathers:
             self._send_batch()
-        return await answer
+        return answer
 
     def _send_batch(self) -> None:
         batch, self._waiting = self._waiting[: self._max_size], self._waiting[self._max_size :]
@@ -59,40 +69,46 @@ class Batcher(Generic[T, A]):
         task.add_done_callback(self._tasks.discard)
 
     async def _send_and_answer(self, batch: list[tuple[T, asyncio.Future[A]]]) -> None:
+        answers: Sequence[A] = ()
+        failure: Exception | None = None
         try:
             answers = await self._send([item for item, _ in batch])
         except Exception as error:
+            failure = error
+        finally:
+            # The next batch leaves before these callers go on, so that the server works on it meanwhile.
+            self._landed(len(batch))
+        if failure is not None:
             for _, future in batch:
                 if not future.done():
-                    future.set_exception(error)
+                    future.set_exception(failure)
         else:
             for (_, future), answer in zip(batch, answers, strict=True):
                 if not future.done():
                     future.set_result(answer)
-        finally:
-            self._answered(len(batch))
+        self._gather()
 
     def _sent(self, items: int) -> None:
         self._batches += 1
         self._items_in_flight += items
         outstanding = self._items_in_flight + len(self._waiting)
         self._usual_outstanding = max(outstanding, self._usual_outstanding * 0.9 + outstanding * 0.1)
-        self._split_at = (
-            self._usual_outstanding / 2
-            if self._usual_outstanding >= MIN_SPLIT_CALLS and not self._in_order
-            else math.inf
-        )
+        is_busy = self._usual_outstanding >= MIN_SPLIT_CALLS
+        self._split_at = self._usual_outstanding / 2 if is_busy else math.inf
 
-    def _answered(self, items: int) -> None:
+    def _landed(self, items: int) -> None:
         self._batches -= 1
         self._items_in_flight -= items
-        if self._batches or not self._waiting:
-            return
-        if self._split_at is math.inf or len(self._waiting) >= self._split_at:
-            self._send_batch()
-        else:  # callers that were just answered may have more items
+        if not self._batches and (self._split_at is math.inf or len(self._waiting) >= self._split_at):
+            self._send_if_idle()
+
+    def _gather(self) -> None:
+        """Let callers that were just answered add to the next batch, if there are many."""
+        if not self._batches and self._split_at is not math.inf:
+            self._gathers = True
             asyncio.get_running_loop().call_soon(self._send_if_idle)
 
     def _send_if_idle(self) -> None:
+        self._gathers = False
         if self._waiting and not self._batches:
             self._send_batch()

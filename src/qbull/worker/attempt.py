@@ -42,6 +42,7 @@ from qbull.worker.progress import ProgressWriter
 from qbull.worker.resource_jobs import ResourcesBusy
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, TimedOut
 from qbull.worker.stack_report import StackReporter
+from qbull.worker.step_calls import ENDED_RUN
 from qbull.worker.timely_start import TimelyStart
 from qbull.worker.wiring import WorkerWiring
 
@@ -200,6 +201,7 @@ class AttemptRunner:
         finally:
             if job is not None and job.durable is not None:
                 job.durable.close()
+                job.durable = ENDED_RUN
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:

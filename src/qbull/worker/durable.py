@@ -75,7 +75,9 @@ class DurableRun(RecordedRun):
         if not function.is_async:
             refuse_timeout(call, function)
         name, asker = call.options.name or function.name, asyncio.current_task()
-        key, record = await self._begin(name, digest_arguments(call.args, call.kwargs), asker)
+        key, record = self._ask(name, digest_arguments(call.args, call.kwargs), asker)
+        if not self._may_run(record):
+            await self._wait_for_turn(name, record)
         try:
             if record is not None:
                 return self._outcome(record, function, asker)
@@ -90,7 +92,9 @@ class DurableRun(RecordedRun):
                 await self._failed(key, error, tried, asker)
             finally:
                 inside_step.reset(inside)
-            return await self._completed(key, function, value, tried)
+            encoded, value = self._round_trip(key, function, value)
+            await self._record(key, "r", encoded, tried)
+            return value
         finally:
             self._returned()
 
@@ -119,7 +123,9 @@ class DurableRun(RecordedRun):
                 wait_for(self._failed(key, error, tried, None))
             finally:
                 inside_step.reset(inside)
-            return wait_for(self._completed(key, function, value, tried))
+            encoded, value = self._round_trip(key, function, value)
+            wait_for(self._record(key, "r", encoded, tried))
+            return value
         finally:
             self._services.on_loop(self._returned)
 
@@ -353,14 +359,13 @@ class DurableRun(RecordedRun):
             )
         return letter, await self._services.open_outcome(letter, told)
 
-    async def _completed(self, key: StepKey, function: StepFunction, value: Any, tried: StepTry) -> Any:
+    def _round_trip(self, key: StepKey, function: StepFunction, value: Any) -> tuple[bytes, Any]:
+        """The result of a step as it is recorded, and as the task gets it."""
         try:
-            encoded, value = function.round_trip(value, MAX_HISTORY_BYTES, self._services.hooks)
+            return function.round_trip(value, MAX_HISTORY_BYTES, self._services.hooks)
         except PayloadError as error:
             self._fatal = PayloadError(f'step "{key.name}": {error}')
             raise self._fatal from None
-        await self._record(key, "r", encoded, tried)
-        return value
 
     async def _move_checkpoint(self, name: str, number: int, value: Any) -> Any:
         self._refuse_closed(name)
@@ -372,7 +377,8 @@ class DurableRun(RecordedRun):
         content = self._services.protect(number, encoded)
         record = msgspec.structs.replace(before, content=content, attempts=before.attempts + 1)
         stored = encode_record(record)
-        await self._write(HistoryChange([(number, stored)], number + 1, self._history.last))
+        if not await self._write(HistoryChange([(number, stored)], number + 1, self._history.last)):
+            raise self._taken_over()
         self._history.rewind(name)
         self._history.put(record, len(stored))
         self._history.emitted.rewind(self._history.position)

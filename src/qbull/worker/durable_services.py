@@ -30,8 +30,8 @@ class DurableServices(Protocol):
     def span(self, step: str) -> AbstractContextManager[object]:
         """The span of a step that runs; one that does nothing if the app has no tracing."""
 
-    async def write(self, change: HistoryChange) -> bool:
-        """Change the history. Returns False if the job is another worker's."""
+    def write(self, change: HistoryChange) -> Awaitable[bool]:
+        """Change the history. Gives False if the job is another worker's."""
 
     async def signals(self) -> PendingSignals:
         """The signals that the task has not taken."""

@@ -1,12 +1,14 @@
 """Histories: reads the history of a durable job before it runs, and writes the records of its steps.
 
-Records leave in batches, one call at a time for each partition. While a call is in flight, the next batch
-gathers, with the records of all jobs of the partition. A write is repeated while the server is unavailable.
+Records leave in batches. Half of the runs of a partition share one batcher, and half another one, so that the
+server works on the batch of one half while the tasks of the other half run. A batcher has one call in flight at
+a time, which keeps the records of a run in order. A write is repeated while the server is unavailable.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, suppress
@@ -75,7 +77,7 @@ class HistoryKeeper:
         self.tasks = assignment.tasks
         self.payload_limit = assignment.payload_limit
         self.run_plain = run_plain
-        self._batchers: dict[int, Batcher[HistoryWrite, bool]] = {}
+        self._batchers: dict[int, deque[Batcher[HistoryWrite, bool]]] = {}
         self._blocked: set[Future[Any]] = set()
 
     async def open(self, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> DurableRun:
@@ -110,18 +112,19 @@ class HistoryKeeper:
         """The signals that wait for a job."""
         return await self._outage.retry_until_up(partial(read_pending_signals, partition, id))
 
-    async def write(self, partition: Partition, write: HistoryWrite) -> bool:
-        """Write records of a job. Returns False if the job belongs to another worker by now."""
-        batcher = self._batchers.get(partition.number)
-        if batcher is None:
+    def batcher(self, partition: Partition) -> Batcher[HistoryWrite, bool]:
+        """Writes the records of a new run. Answers False if the job belongs to another worker by then."""
+        batchers = self._batchers.get(partition.number)
+        if batchers is None:
 
             async def send(writes: list[HistoryWrite]) -> list[bool]:
                 call = partial(write_history, partition, self._confirmed, self._worker, writes)
                 return await self._outage.retry_until_up(call)
 
-            batcher = Batcher(send, MAX_HISTORY_WRITES, in_order=True)
-            self._batchers[partition.number] = batcher
-        return await batcher.add(write)
+            both = (Batcher(send, MAX_HISTORY_WRITES, in_order=True) for _ in range(1))
+            self._batchers[partition.number] = batchers = deque(both)
+        batchers.rotate()
+        return batchers[0]
 
     def wait_for(self, steps: Coroutine[Any, Any, A], loop: asyncio.AbstractEventLoop) -> A:
         """Run a coroutine on the loop of the worker, from the thread of a plain task."""
@@ -146,11 +149,13 @@ class HistoryKeeper:
 class _JobServices:
     """The `DurableServices` of one run in a worker."""
 
-    __slots__ = ("_delivered", "_job", "_keeper", "_loop", "_slot")
+    __slots__ = ("_batcher", "_delivered", "_job", "_keeper", "_loop", "_position", "_slot")
 
     def __init__(self, keeper: HistoryKeeper, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> None:
         self._keeper = keeper
         self._delivered = delivered
+        self._position = delivered.position
+        self._batcher = keeper.batcher(delivered.delivery.partition)
         self._job = job
         self._slot = slot
         self._loop = asyncio.get_running_loop()
@@ -165,10 +170,8 @@ class _JobServices:
             return NO_SPAN
         return tracing.step(step, job.queue, job.body.task, job.id.decode("utf-8", "replace"))
 
-    async def write(self, change: HistoryChange) -> bool:
-        delivered = self._delivered
-        write = HistoryWrite(delivered.id, delivered.position, change)
-        return await self._keeper.write(delivered.delivery.partition, write)
+    def write(self, change: HistoryChange) -> Awaitable[bool]:
+        return self._batcher.put(HistoryWrite(self._delivered.id, self._position, change))
 
     async def plan_call(self, call: TaskCall) -> FlowPlan:
         app, settings = self._delivered.delivery.partition.app, self._keeper.settings

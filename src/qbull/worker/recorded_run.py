@@ -7,6 +7,7 @@ The write is fenced: a worker that has lost its delivery records nothing, and th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
@@ -137,11 +138,26 @@ class RecordedRun:
 
         `asker` is the asyncio task that asks, None for a plain task.
         """
+        key, record = self._ask(name, arguments, asker)
+        if not self._may_run(record):
+            await self._wait_for_turn(name, record)
+        return key, record
+
+    def _ask(self, name: str, arguments: bytes, asker: object) -> tuple[StepKey, StepRecord | None]:
+        """Note that the code asks for a step."""
         self._refuse_closed(name)
-        key, record = self._history.ask(name, arguments)
+        asked = self._history.ask(name, arguments)
         self._asks += 1
         self._last_ask[asker] = self._asks
         self._replay.asked()
+        return asked
+
+    def _may_run(self, record: StepRecord | None) -> bool:
+        """Whether a step may run at once, because it has no record and nothing is left to replay."""
+        return record is None and self._history.last < MAX_STEPS and self._replay.take_turn(None)
+
+    async def _wait_for_turn(self, name: str, record: StepRecord | None) -> None:
+        """Wait until the record of a step may be returned, or the step may run."""
         try:
             await self._replay.turn(name, record)
             if record is None and self._history.last >= MAX_STEPS:
@@ -149,7 +165,6 @@ class RecordedRun:
         except BaseException:
             self._replay.returned()
             raise
-        return key, record
 
     def _refuse_closed(self, name: str) -> None:
         if inside_step.get():
@@ -177,10 +192,11 @@ class RecordedRun:
         self._replay.writing(number)
         try:
             record = await self._put(key, end, content, tried)
-            self._history.unplayed_next(record)
-        finally:
-            self._replay.written(number)
-        await self._replay.turn(key.name, record)
+        except BaseException:
+            self._replay.lost(number)
+            raise
+        if not self._replay.written(record):
+            await self._replay.turn(key.name, record)
         return record
 
     async def _put(self, key: StepKey, end: StepEnd, content: bytes, tried: StepTry) -> StepRecord:
@@ -197,18 +213,21 @@ class RecordedRun:
             raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
         told = (tried.signal, tried.joined, tried.call, tried.published)
         change = HistoryChange([(number, encoded)], 1, 0, *told)
-        await self._write(change)
+        if not await self._write(change):
+            raise self._taken_over()
         self._history.put(record, len(encoded))
         return record
 
-    async def _write(self, change: HistoryChange) -> None:
+    def _write(self, change: HistoryChange) -> Awaitable[bool]:
         write = self._services.write(change)
         # A task that no longer waits for a signal must not leave it half taken.
-        if not await (asyncio.shield(write) if change.taken else write):
-            raise TakenOver(
-                f'queue "{self._job.queue}": job {self._job.id.decode()} was given to another worker; '
-                "the steps of this run are no longer recorded"
-            )
+        return asyncio.shield(write) if change.taken else write
+
+    def _taken_over(self) -> TakenOver:
+        return TakenOver(
+            f'queue "{self._job.queue}": job {self._job.id.decode()} was given to another worker; '
+            "the steps of this run are no longer recorded"
+        )
 
     def _outcome(
         self, record: StepRecord, function: StepFunction | SignalWait | TaskCall, asker: object

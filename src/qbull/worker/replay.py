@@ -64,20 +64,37 @@ class Replay:
         """A record with this number is on its way. Records with higher numbers are returned after it."""
         self._writing.add(number)
 
-    def written(self, number: int) -> None:
-        """The record is on the server, or will not be."""
+    def written(self, record: StepRecord) -> bool:
+        """The record is on the server. Returns whether the code may have its outcome at once."""
+        self._left(record.number)
+        if self._history.unplayed or self._pacing or self._is_early(record):
+            self._history.unplayed_next(record)
+            return False
+        self._went_on()
+        return True
+
+    def lost(self, number: int) -> None:
+        """The record with this number will not be on the server."""
+        self._left(number)
+
+    def _left(self, number: int) -> None:
         self._writing.remove(number)
         if self._held:
             self._pace()
 
-    async def turn(self, name: str, record: StepRecord | None) -> None:
-        """Wait until this record may be returned; without a record, until the step may run."""
+    def take_turn(self, record: StepRecord | None) -> bool:
+        """Return this record at once if it is its turn. Without a record: whether the step may run."""
         unplayed = self._history.unplayed
         if record is None:
-            if not unplayed:
-                return
-        elif unplayed[0] is record and not self._pacing and not self._is_early(record):
-            self._play(record)
+            return not unplayed
+        if unplayed[0] is not record or self._pacing or self._is_early(record):
+            return False
+        self._play(record)
+        return True
+
+    async def turn(self, name: str, record: StepRecord | None) -> None:
+        """Wait until this record may be returned; without a record, until the step may run."""
+        if self.take_turn(record):
             return
         held = _HeldStep(name, record, asyncio.get_running_loop().create_future())
         self._held.append(held)
@@ -114,6 +131,10 @@ class Replay:
 
     def _play(self, record: StepRecord) -> None:
         self._history.played(record)
+        self._went_on()
+
+    def _went_on(self) -> None:
+        """The code gets an outcome. With other steps outstanding, the next one comes some turns later."""
         self._moves += 1
         if self.outstanding > 1:
             self._pace()

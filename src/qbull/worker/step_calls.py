@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -74,6 +74,18 @@ class StepRunner(Protocol):
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
     def close(self) -> None: ...
+
+
+class _EndedRun:
+    """The runner of a job whose run is over. It has no calls."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        called = "emit" if name == "emission" else name
+        raise QbullError(f"{called}(): its job has ended; await all steps before the task returns")
+
+
+ENDED_RUN = cast(StepRunner, _EndedRun())
+"""Takes the place of a run that is over: a job and its run would keep each other in memory."""
 
 
 class StepTry(msgspec.Struct):
@@ -146,7 +158,7 @@ class StepCalls:
     ) -> R: ...
     @overload
     async def step(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function and record its result. When the job runs again, the recorded result is returned.
 
         A plain function runs in a thread. If the function raises, its exception is recorded and raised here.
@@ -156,7 +168,7 @@ class StepCalls:
             args: its arguments.
             kwargs: its arguments, by name.
         """
-        return await self._steps.step(StepCall(function, args, kwargs, self._step_options))
+        return self._steps.step(StepCall(function, args, kwargs, self._step_options))
 
     def step_sync(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """`step` for plain tasks: the function runs in the thread of the task.

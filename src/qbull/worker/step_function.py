@@ -92,15 +92,22 @@ def function_to_call(call: StepCall) -> Callable[..., Any]:
     return next((other for other in others if other is not None), call.function)
 
 
-async def try_step(
+def try_step(
     call: StepCall, function: StepFunction, run_plain: Callable[[Callable[[], Any]], Awaitable[Any]]
-) -> Any:
+) -> Awaitable[Any]:
     """Call the function of a step once; a plain one in a thread."""
-    timeout, called = call.options.timeout, function_to_call(call) if stand_ins else call.function
+    called = function_to_call(call) if stand_ins else call.function
     if not function.is_async:
-        return await run_plain(lambda: called(*call.args, **call.kwargs))
-    if timeout is None:
-        return await called(*call.args, **call.kwargs)
+        return run_plain(lambda: called(*call.args, **call.kwargs))
+    if call.options.timeout is None:
+        result: Awaitable[Any] = called(*call.args, **call.kwargs)
+        return result
+    return _try_in_time(call, function, called, call.options.timeout)
+
+
+async def _try_in_time(
+    call: StepCall, function: StepFunction, called: Callable[..., Any], timeout: float
+) -> Any:
     try:
         async with asyncio.timeout(timeout) as limit:
             return await called(*call.args, **call.kwargs)

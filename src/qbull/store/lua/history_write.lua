@@ -7,25 +7,30 @@
 -- NAMES index extras outgoing
 -- USES  pending train signal_changes tell
 -- FLAGS allow-oom
--- ARGV  worker  … id place lane before first last taken joined call published many
+-- ARGV  worker  … id place lane before many first last taken joined call published
 --       number record … told plan value
 --       lane: of the train that it is in, or ''; before: how many jobs of the train come before it
+--       many: how many records follow. '' if there is one and nothing else changes, as with most steps: then
+--         its number and the record are all that follows
 --       first, last: the numbers of the records that are deleted; none if first is greater
 --       taken: the number of the signal that the record has, or ''
 --       joined: the name of the call whose outcome the record has, or ''
 --       call: the name of the call that starts with the first record, or ''. Then two more arguments follow
 --         the records: the details of the called job, and its flow of one job (store/verbs/flows.py)
 --       published: the name of the value that the job publishes, or ''. Then the value is the last argument
---       many: how many records follow
 -- GIVES 1 for each job, 0 if it was refused
 local answer, has_called = {}, false
 local i = rest
 while i <= #ARGV do
   local id, place, lane, before = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
-  local first, last = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
-  local taken, joined, call, published = ARGV[i + 6], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9]
-  local many = tonumber(ARGV[i + 10])
-  local records, after = i + 11, i + 11 + 2 * many
+  local many, first, last, taken, joined, call, published = 1, 1, 0, '', '', '', ''
+  local records = i + 5
+  if ARGV[i + 4] ~= '' then
+    many, first, last = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6])
+    taken, joined, call, published = ARGV[i + 7], ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
+    records = i + 11
+  end
+  local after = records + 2 * many
   local value = after + (call ~= '' and 2 or 0)
   local ours
   if not is_pending_for(place, worker) then

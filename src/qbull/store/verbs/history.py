@@ -22,6 +22,8 @@ from qbull.store.verbs.partition import Partition
 MAX_HISTORY_WRITES = 500
 """Jobs in one call. The limit bounds how long the script blocks the server."""
 
+_NOTHING_ELSE = HistoryChange([])[1:]
+
 
 class HistoryWrite(NamedTuple):
     """The change of a running job's history."""
@@ -32,15 +34,19 @@ class HistoryWrite(NamedTuple):
 
     def arguments(self) -> list[bytes | str | int]:
         position, change = self.position, self.change
+        head = (self.id, position.delivery, position.lane, position.number)
+        if len(change.records) == 1 and change[1:] == _NOTHING_ELSE:
+            return [*head, "", *change.records[0]]
         call, published = change.call, change.published
-        head = (self.id, position.delivery, position.lane, position.number, change.first, change.last)
         return [
             *head,
+            len(change.records),
+            change.first,
+            change.last,
             change.taken or "",
             change.joined,
             "" if call is None else call.name,
             "" if published is None else published.name,
-            len(change.records),
             *(part for record in change.records for part in record),
             *(() if call is None else (call.told, call.plan)),
             *(() if published is None else (published.content,)),
