@@ -19,11 +19,12 @@ import redis
 from bench.durable_peers import DURABLE_PEERS, measure_durable_peer
 from bench.feature_rounds import FeatureRun
 from bench.features import FEATURES
+from bench.growth import GROWTH, grow
 from bench.peers import PEERS, measure_peer
 from bench.quiet import Repeater
 from bench.rounds import BARS, Plan, Run
 from bench.server import Server, open_server
-from bench.table import features_table, peers_table, table, weight_table
+from bench.table import features_table, growth_table, peers_table, table, weight_table
 from bench.weight import WEIGHTS, weigh
 
 PARTS = "floor features weight"
@@ -43,6 +44,9 @@ def main() -> None:
 
     with open_server() as server:
         machine = describe(server)
+        if options.growth:
+            report_growth(options, plan, machine, grow(server, plan.rounds, options.quick, say, options.rows))
+            return
         run = Run(server, plan, say)
         if "floor" in options.parts:
             run.all()
@@ -108,21 +112,40 @@ def report(
         print(f"Do not trust these rows, because other programs used the machine: {'; '.join(disturbed)}")
 
 
+def report_growth(
+    options: argparse.Namespace,
+    plan: Plan,
+    machine: dict[str, Any],
+    found: dict[str, dict[str, dict[str, Any]]],
+) -> None:
+    """Write the growth into the file beside what it has, print the table."""
+    out = json.loads(options.out.read_text()) if options.out.exists() else {}
+    options.out.write_text(json.dumps({**out, "growth": found, "growth_machine": machine}, indent=2) + "\n")
+    print(growth_table(found))
+    print(f"\n{plan.rounds} rounds; {', '.join(f'{k} {v}' for k, v in machine.items())}")
+
+
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m bench", description="qbull beside a hand-written loop")
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3)")
     parser.add_argument("--jobs", type=int, help="jobs for each measurement (50,000)")
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
     parser.add_argument("--parts", default=PARTS, help=f"what to measure ({PARTS})")
-    parser.add_argument("--rows", default="", help="only these rows of the features and of the weight")
+    parser.add_argument(
+        "--rows", default="", help="only these rows of the features, the weight or the growth"
+    )
     parser.add_argument("--peers", default="", help=f"other libraries to measure: {' '.join(ALL_PEERS)}")
+    parser.add_argument(
+        "--growth", action="store_true", help="only the growth: the server's time for a job with much on it"
+    )
     parser.add_argument("--out", type=Path, default=OUT, help="where the figures go (bench/out.json)")
     options = parser.parse_args()
     options.peers, options.parts, options.rows = (
         value.split() for value in (options.peers, options.parts, options.rows)
     )
-    if unknown := [row for row in options.rows if row not in (*FEATURES, *WEIGHTS)]:
-        parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join((*FEATURES, *WEIGHTS))}")
+    rows = GROWTH if options.growth else (*FEATURES, *WEIGHTS)
+    if unknown := [row for row in options.rows if row not in rows]:
+        parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join(rows)}")
     if unknown := [name for name in options.peers if name not in ALL_PEERS]:
         parser.error(f"unknown peers: {' '.join(unknown)}; there are: {' '.join(ALL_PEERS)}")
     return options

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.features import FEATURES
+from bench.growth import GOAL, GROWTH
 from bench.rounds import BARS, FIGURES
 
 MEANING = {
@@ -32,6 +33,7 @@ MEANING = {
 }
 FEATURE_COLUMNS = "{:<20} {:>10} {:>7}  {:<21} {:>6} {:<6} {}"
 COLUMNS = "{:<20} {:>10} {:>10} {:>7}  {:<15} {:<6} {}"
+GROWTH_COLUMNS = "{:<50} {:>11} {:>7} {:>12}  {:<5} {}"
 WEIGHT_COLUMNS = "{:<20} {:>10} {:<5} {:>7} {:<6} {}"
 PEER_COLUMNS = "{:<20} {:>10} {:>10} {:>7}  {:<18} {}"
 
@@ -49,6 +51,24 @@ def table(medians: Mapping[str, Mapping[str, float]], ratios: Mapping[str, float
         lines.append(
             COLUMNS.format(figure, number(floor), number(ours), ratio, wanted, verdict, MEANING[figure])
         )
+    return "\n".join(lines)
+
+
+def growth_table(growth: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    lines = [GROWTH_COLUMNS.format("us of the server for a job", "", "", "to the least", "goal", "").rstrip()]
+    for name, sizes in growth.items():
+        for shown, found in sizes.items():
+            verdict = "ok" if found["ratio"] <= GOAL else "above"
+            lines.append(
+                GROWTH_COLUMNS.format(
+                    GROWTH[name].meaning,
+                    shown,
+                    f"{found['server_us']:.2f}",
+                    f"{found['ratio']:.2f}",
+                    f"{GOAL:g}",
+                    verdict,
+                )
+            )
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from bench.features import FEATURES
+from bench.growth import GROWTH
 from bench.postgres_rates import MEASURES
 from bench.postgres_server import open_postgres
 from bench.quiet import DISTURBED, Repeater
@@ -177,3 +178,20 @@ def test_a_drain_that_is_measured_from_the_first_start_counts_what_ran_before_th
     started_ten_seconds_ago = time.monotonic() - 10
 
     assert feature_rates.drained(lambda: 0, 100, started_ten_seconds_ago) <= 10
+
+
+def test_growth_prints_every_size_and_keeps_what_the_file_has(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    out.write_text('{"features": {}}')
+    command = [sys.executable, "-m", "bench", "--growth", "--quick", "--out", str(out)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+
+    assert run.returncode == 0, run.stderr
+    found = json.loads(out.read_text())
+    assert found.keys() == {"features", "growth", "growth_machine"}
+    assert {name: set(sizes) for name, sizes in found["growth"].items()} == {
+        name: set(growth.sizes) for name, growth in GROWTH.items()
+    }
+    for name, sizes in found["growth"].items():
+        assert all(size["server_us"] > 0 and size["ratio"] >= 1 for size in sizes.values())
+        assert f"\n{GROWTH[name].meaning} " in run.stdout
