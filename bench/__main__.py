@@ -45,7 +45,7 @@ def main() -> None:
     with open_server() as server:
         machine = describe(server)
         if options.growth:
-            report_growth(options, plan, machine, grow(server, plan.rounds, options.quick, say, options.rows))
+            report_growth(options, plan, machine, grow(plan.rounds, options.quick, say, options.rows))
             return
         run = Run(server, plan, say)
         if "floor" in options.parts:

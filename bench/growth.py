@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from bench.contestant import TEXT, Call
-from bench.server import Server
+from bench.server import Server, open_server
 from qbull import App, Task
 from qbull.store.names import Names
 
@@ -121,19 +121,21 @@ def declare(url: str, size: Size) -> tuple[App, list[Task[..., Any]]]:
 
 
 def grow(
-    server: Server, rounds: int, quick: bool, say: Callable[[str], None], only: Sequence[str] = ()
+    rounds: int, quick: bool, say: Callable[[str], None], only: Sequence[str] = ()
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """For each group and size the microseconds of the server for a job, and the ratio to the least of the group."""
+    """For each group and size the microseconds of the server for a job, and the ratio to the least of the group.
+
+    Each figure is that of a new server: the memory of one that was emptied is in pieces.
+    """
     found = {}
     for name, growth in GROWTH.items():
         if only and name not in only:
             continue
         times: dict[str, list[float]] = {shown: [] for shown in growth.sizes}
-        for number in range(rounds):
-            for shown, size in growth.sizes.items():
-                if number and size.takes_long:
-                    continue
-                times[shown].append(server_us(server, size.smaller(200) if quick else size))
+        for shown, size in growth.sizes.items():
+            for _ in range(1 if size.takes_long else rounds):
+                with open_server() as server:
+                    times[shown].append(server_us(server, size.smaller(200) if quick else size))
                 say(f"{growth.meaning}: {shown}: {times[shown][-1]:.2f} us of the server for a job")
         medians = {shown: median(some) for shown, some in times.items()}
         least = min(medians.values())
@@ -141,13 +143,11 @@ def grow(
             shown: {"server_us": us, "ratio": us / least, "all": times[shown]}
             for shown, us in medians.items()
         }
-    server.clear()
     return found
 
 
 def server_us(server: Server, size: Size) -> float:
     """The server's microseconds for a job."""
-    server.clear()
     asyncio.run(_fill(server.url, size))
     names = [
         Names(PREFIX).partition(f"growth-{queue}", partition) + "stats"

@@ -23,7 +23,7 @@ from pages import ROOT, Block, blocks_of, links_of
 from conftest import eventually
 
 README, SPANISH = ROOT / "README.md", ROOT / "README.es.md"
-CHART = re.compile(r'^value \d+ \d+ \d+ \d+ (\d+) \d+ "(\w+)"', re.MULTILINE)
+CHART = re.compile(r'^value \d+ \d+ \d+ \d+ (\d+) \d+ "([\w, ]+)"', re.MULTILINE)
 SECONDS = 60
 """What the page promises, from the end of the set-up on."""
 
@@ -214,12 +214,22 @@ def table(text: str, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
-def test_the_chart_has_the_figures_of_the_page() -> None:
+def test_the_chart_has_the_figures_of_the_benchmarks() -> None:
     drawn = (ROOT / "docs" / "diagrams" / "benchmark.txt").read_text()
-    values = {name: int(value) for value, name in CHART.findall(drawn)}
+    values = {name.replace(",", " with"): int(value) for value, name in CHART.findall(drawn)}
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    queues = page.partition("## Beside other queues")[2].partition("For durable steps")[0]
+    rows = re.findall(r"^\| (\S+) [\d.]+(, threads)? \| .* \| (\d+) times \|$", queues, re.MULTILINE)
+    times = {name + (" with threads" if threads else ""): int(many) for name, threads, many in rows}
 
-    [alternative] = re.findall(
-        r"!\[Jobs that one worker process drains in a second: (.*)\]", README.read_text()
-    )
-    assert alternative == ", ".join(f"{name} {value:,}" for name, value in values.items())
-    assert f"| {values['qbull']:,} |" in README.read_text()
+    assert values.pop("qbull") == 1_000
+    assert values.keys() == times.keys()
+    for name, value in values.items():
+        assert value == pytest.approx(1_000 / times[name], rel=0.05, abs=0.6), name
+    for file in (page, README.read_text(), (ROOT / "docs" / "compare" / "index.md").read_text()):
+        [alternative] = re.findall(
+            r"!\[Jobs that other queues finish while qbull finishes 1,000: (.*)\]", file
+        )
+        assert {
+            name: int(many) for name, many in re.findall(r"(?:^|[:,;] )([^:,;]+) (\d+)", alternative)
+        } == values
