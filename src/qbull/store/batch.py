@@ -1,7 +1,7 @@
 """Self-clocking batches: calls made while others are in flight are sent together.
 
 There is no timer. An idle caller has the latency of one round trip. Busy ones send batches of half of the
-outstanding calls: the server works on one half while the callers of the other half go on and make their next calls.
+outstanding calls: the server works on one half while the callers of the other half continue and call again.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ from qbull.worker.progress import ProgressWriter
 from qbull.worker.resource_jobs import ResourcesBusy
 from qbull.worker.slot import Cancelled, Deadlines, Interrupted, Slot, TimedOut
 from qbull.worker.stack_report import StackReporter
-from qbull.worker.step_calls import ENDED_RUN
 from qbull.worker.timely_start import TimelyStart
 from qbull.worker.wiring import WorkerWiring
 
@@ -199,9 +198,8 @@ class AttemptRunner:
         except Exception as error:
             return await self._failed(slot, delivered, job, task, error, started)
         finally:
-            if job is not None and job.durable is not None:
-                job.durable.close()
-                job.durable = ENDED_RUN
+            if job is not None:
+                job.close_run()
         if job.has_output:
             await self._hear_out(slot, job)
         if job.cancelled is not None:

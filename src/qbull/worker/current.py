@@ -27,6 +27,7 @@ from qbull.errors import NotFound, ResultTimeout, TakenOver
 from qbull.store.verbs.partition import Partition
 from qbull.worker.continuing import ContinueCalls
 from qbull.worker.published_calls import PublishedCalls
+from qbull.worker.run_is_over import RUN_IS_OVER
 from qbull.worker.step_calls import DurableCalls, StepRunner, refuse_loop, runner_of
 from qbull.worker.task_calls import TaskCalls
 from qbull.worker.transactions import TransactionCalls
@@ -139,6 +140,12 @@ class RunningJob(msgspec.Struct, eq=False):
     """The numbers of these tokens."""
     marks: frozenset[str] = frozenset()
     """The steps whose effects this run has marked in PostgreSQL."""
+
+    def close_run(self) -> None:
+        """Its durable run is over, if it has one."""
+        if self.durable is not None:
+            self.durable.close()
+            self.durable = RUN_IS_OVER
 
 
 running: ContextVar[RunningJob | None] = ContextVar("qbull_running", default=None)

@@ -1,14 +1,13 @@
 """Histories: reads the history of a durable job before it runs, and writes the records of its steps.
 
-Records leave in batches. Half of the runs of a partition share one batcher, and half another one, so that the
-server works on the batch of one half while the tasks of the other half run. A batcher has one call in flight at
-a time, which keeps the records of a run in order. A write is repeated while the server is unavailable.
+Records leave in batches, one call at a time for each partition, so that those of a job arrive in order. While
+a call is in flight, the next batch gathers, with the records of all jobs of the partition. A write is
+repeated while the server is unavailable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, suppress
@@ -77,7 +76,7 @@ class HistoryKeeper:
         self.tasks = assignment.tasks
         self.payload_limit = assignment.payload_limit
         self.run_plain = run_plain
-        self._batchers: dict[int, deque[Batcher[HistoryWrite, bool]]] = {}
+        self._batchers: dict[int, Batcher[HistoryWrite, bool]] = {}
         self._blocked: set[Future[Any]] = set()
 
     async def open(self, delivered: DeliveredJob, job: RunningJob, slot: Slot) -> DurableRun:
@@ -113,18 +112,17 @@ class HistoryKeeper:
         return await self._outage.retry_until_up(partial(read_pending_signals, partition, id))
 
     def batcher(self, partition: Partition) -> Batcher[HistoryWrite, bool]:
-        """Writes the records of a new run. Answers False if the job belongs to another worker by then."""
-        batchers = self._batchers.get(partition.number)
-        if batchers is None:
+        """Writes the records of a partition. Answers False if their job belongs to another worker by now."""
+        batcher = self._batchers.get(partition.number)
+        if batcher is None:
 
             async def send(writes: list[HistoryWrite]) -> list[bool]:
                 call = partial(write_history, partition, self._confirmed, self._worker, writes)
                 return await self._outage.retry_until_up(call)
 
-            both = (Batcher(send, MAX_HISTORY_WRITES, in_order=True) for _ in range(1))
-            self._batchers[partition.number] = batchers = deque(both)
-        batchers.rotate()
-        return batchers[0]
+            batcher = Batcher(send, MAX_HISTORY_WRITES, in_order=True)
+            self._batchers[partition.number] = batcher
+        return batcher
 
     def wait_for(self, steps: Coroutine[Any, Any, A], loop: asyncio.AbstractEventLoop) -> A:
         """Run a coroutine on the loop of the worker, from the thread of a plain task."""

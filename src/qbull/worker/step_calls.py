@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -74,18 +74,6 @@ class StepRunner(Protocol):
     def ended(self) -> None: ...
     async def failed(self, error: Exception) -> Exception: ...
     def close(self) -> None: ...
-
-
-class _EndedRun:
-    """The runner of a job whose run is over. It has no calls."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        called = "emit" if name == "emission" else name
-        raise QbullError(f"{called}(): its job has ended; await all steps before the task returns")
-
-
-ENDED_RUN = cast(StepRunner, _EndedRun())
-"""Takes the place of a run that is over: a job and its run would keep each other in memory."""
 
 
 class StepTry(msgspec.Struct):
