@@ -125,6 +125,19 @@ async def test_the_next_batch_leaves_before_the_answered_callers_go_on() -> None
     assert happened == ["sent [1]", "sent [2]", "answered 1", "answered 2"]
 
 
+async def test_a_batcher_that_is_closed_leaves_nothing_behind() -> None:
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
+    answers = [batcher.put(item) for item in range(3)]
+    await asyncio.sleep(0)
+
+    await batcher.close()
+
+    assert all(answer.cancelled() for answer in answers)
+    assert [items for items, _ in sender.flights] == [[0]]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_batch_is_not_larger_than_it_may_be() -> None:
     sender = RecordingSender()
     batcher = Batcher(sender.send, 4, in_order=True)

@@ -61,6 +61,16 @@ class Batcher(Generic[T, A]):
             self._send_batch()
         return answer
 
+    async def close(self) -> None:
+        """Give up what is waiting and in flight: nobody needs the answers."""
+        for _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _send_batch(self) -> None:
         batch, self._waiting = self._waiting[: self._max_size], self._waiting[self._max_size :]
         self._sent(len(batch))
@@ -75,6 +85,10 @@ class Batcher(Generic[T, A]):
             answers = await self._send([item for item, _ in batch])
         except Exception as error:
             failure = error
+        except asyncio.CancelledError:
+            for _, future in batch:
+                future.cancel()
+            raise
         finally:
             # The next batch leaves before these callers go on, so that the server works on it meanwhile.
             self._landed(len(batch))

@@ -127,7 +127,7 @@ class AttemptRunner:
         self._deadlines.close()
         await self.stacks.close()
         self.parked.resources.close()
-        self._histories.close()
+        await self._histories.close()
         await self.hung.close()
         await self._caller.close()
 

@@ -138,10 +138,12 @@ class HistoryKeeper:
         finally:
             self._blocked.discard(answer)
 
-    def close(self) -> None:
-        """Let the threads go that wait for a step."""
+    async def close(self) -> None:
+        """Let the threads go that wait for a step, and end the writes that no run waits for any more."""
         for answer in list(self._blocked):
             answer.cancel()
+        for batcher in self._batchers.values():
+            await batcher.close()
 
 
 class _JobServices:

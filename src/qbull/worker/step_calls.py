@@ -146,7 +146,7 @@ class StepCalls:
     ) -> R: ...
     @overload
     async def step(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function and record its result. When the job runs again, the recorded result is returned.
 
         A plain function runs in a thread. If the function raises, its exception is recorded and raised here.
@@ -156,7 +156,7 @@ class StepCalls:
             args: its arguments.
             kwargs: its arguments, by name.
         """
-        return self._steps.step(StepCall(function, args, kwargs, self._step_options))
+        return await self._steps.step(StepCall(function, args, kwargs, self._step_options))
 
     def step_sync(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """`step` for plain tasks: the function runs in the thread of the task.
