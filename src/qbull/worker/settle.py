@@ -206,7 +206,8 @@ class Settler:
                     self._log_stale(stale)
                 if batch.written is not None:
                     batch.written.set_result(stale)
-                self._settled(*batch.ended)
+                if batch.ended:
+                    self._settled(*batch.ended)
                 for id, then in batch.then:
                     then(is_confirmed and id not in stale)
         finally:
