@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
 import qbull
-from qbull.worker.current import running
+from conftest import eventually
+from qbull.worker.current import RunningJob, running
 from qbull.worker.durable import DurableRun
+from qbull.worker.run_is_over import RUN_IS_OVER
 
 
 @pytest.fixture
@@ -65,3 +68,40 @@ async def test_a_call_after_the_end_is_refused(app: qbull.App, name: str) -> Non
         }
         with pytest.raises(qbull.QbullError, match=rf"{name}\(\): its job has ended; await all steps"):
             await calls[name]()
+
+
+async def test_a_step_in_a_thread_does_not_fail_because_its_run_ends_while_it_emits(app: qbull.App) -> None:
+    jobs, calls, may_go_on = list[RunningJob](), list[str](), threading.Event()
+
+    class Answer:
+        def model_dump(self, mode: str) -> str:
+            may_go_on.wait(60)
+            return "late"
+
+    def ask() -> str:
+        calls.append("ask")
+        qbull.current_job().emit_sync(Answer())
+        return "asked"
+
+    five_times = qbull.Retry(attempts=5, delay=0)
+
+    @app.queue("orders", order="key").task(key="{key}", durable=True, timeout=0.2, retry=five_times)
+    def hang_once(key: str) -> str:
+        job = running.get()
+        assert job is not None
+        jobs.append(job)
+        return qbull.current_job().step_sync(ask)
+
+    async def is_over() -> bool:
+        return bool(jobs) and jobs[0].durable is RUN_IS_OVER
+
+    try:
+        async with app.worker():
+            job = await hang_once.enqueue(key="a")
+            await eventually(is_over)
+            may_go_on.set()
+            assert await job.result(timeout=30) == "asked"
+    finally:
+        may_go_on.set()
+
+    assert calls == ["ask"]

@@ -125,8 +125,12 @@ class StreamWriter:
 
 
 def key_of(job: RunningJob, content: bytes) -> EmittedKey | None:
-    """The key of a value; None if an earlier run of the durable job has emitted it."""
-    return UNNAMED_VALUE if job.durable is None else job.durable.emission(content)
+    """The key of a value; None if an earlier run of the durable job has emitted it, or this one was stopped."""
+    # A thread may be here while its run is stopped. `stopped` is set first, so it is read last.
+    run = job.durable
+    if run is None:
+        return UNNAMED_VALUE
+    return None if job.stopped else run.emission(content)
 
 
 async def _answer(writing: Coroutine[Any, Any, bool], written: Future[bool]) -> None:
