@@ -272,6 +272,30 @@ async def test_the_stream_is_deleted_with_its_job(app: qbull.App) -> None:
     assert await partition.server.call("EXISTS", f"{partition.base}stream:{job.id}") == 0
 
 
+async def test_values_that_are_on_their_way_end_with_their_worker(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+
+    async def is_away(*arguments: Any) -> list[bool]:
+        tried.set()
+        raise ServerAway("the server is away")
+
+    monkeypatch.setattr(streams, "emit", is_away)
+
+    @app.queue("chat").task
+    async def answer() -> None:
+        await asyncio.gather(*(qbull.current_job().emit(number) for number in range(3)))
+
+    await answer.enqueue()
+    worker = app.worker()
+    await worker.start()
+    await tried.wait()
+    await worker.stop(grace=0)
+
+    assert not [task for task in asyncio.all_tasks() if "Batcher" in repr(task.get_coro())]
+
+
 async def test_a_lost_reply_adds_no_value_twice(app: qbull.App, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = 0
 

@@ -138,6 +138,21 @@ async def test_a_batcher_that_is_closed_leaves_nothing_behind() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_batch_that_has_not_left_is_given_up_too_and_holds_up_no_later_one() -> None:
+    sender = RecordingSender()
+    batcher = Batcher(sender.send, 500, in_order=True)
+    answer = batcher.put(0)
+
+    await batcher.close()
+
+    assert answer.cancelled()
+    (later,) = await start(batcher, range(1, 2))
+    while sender.flights:
+        await sender.land()
+    assert later.done()
+    assert await later == -1
+
+
 async def test_a_batch_is_not_larger_than_it_may_be() -> None:
     sender = RecordingSender()
     batcher = Batcher(sender.send, 4, in_order=True)

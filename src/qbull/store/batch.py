@@ -67,6 +67,8 @@ class Batcher(Generic[T, A]):
             future.cancel()
         self._waiting.clear()
         tasks = list(self._tasks)
+        # A task that is cancelled before it starts would leave its callers without an answer.
+        await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

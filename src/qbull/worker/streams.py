@@ -97,6 +97,8 @@ class StreamWriter:
             _resolve(partial(written.set_result, False))
         if self._sending:
             await asyncio.wait(list(self._sending))
+        for batcher in self._batchers.values():
+            await batcher.close()
 
     def _forget(self, sending: asyncio.Task[None]) -> None:
         self._sending.pop(sending, None)
