@@ -59,6 +59,22 @@ async def test_a_cancelled_caller_takes_the_answer_from_nobody() -> None:
         await leaving
 
 
+async def test_a_program_that_cancels_all_tasks_can_still_call() -> None:
+    """It stops its worker after that, which registers once more."""
+    server, before = Server(), asyncio.all_tasks()
+    read = SharedCall(server.call)
+    callers = [asyncio.create_task(read()) for _ in range(2)]
+    while not server.calls:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    await asyncio.wait(callers)
+
+    server.may_answer.set()
+    assert await asyncio.wait_for(read(), 20) == 2
+
+
 async def test_all_callers_get_the_error_of_their_call_and_the_next_call_is_made() -> None:
     answers = iter([None, ConnectionError("away"), None])
 

@@ -27,7 +27,7 @@ class SharedCall(Generic[A]):
             # At once: a worker registers before its first job can start.
             async with self._one_at_a_time:
                 return await self._call()
-        if self._next is None:
+        if self._next is None or self._next.done():  # A program that ends may have cancelled all tasks.
             self._next = asyncio.create_task(self._run())
             self._next.add_done_callback(_look_at_error)
         return await asyncio.shield(self._next)
