@@ -16,6 +16,8 @@ from typing import Any
 
 import redis
 
+from bench.cluster import PARTS as CLUSTER_PARTS
+from bench.cluster import ClusterPlan, measure_cluster
 from bench.durable_peers import DURABLE_PEERS, measure_durable_peer
 from bench.feature_rounds import FeatureRun
 from bench.features import FEATURES
@@ -46,6 +48,11 @@ def main() -> None:
         machine = describe(server)
         if options.growth:
             report_growth(options, plan, machine, grow(plan.rounds, options.quick, say, options.rows))
+            return
+        if options.cluster:
+            cluster_plan = ClusterPlan.quick() if options.quick else ClusterPlan()
+            found = measure_cluster(plan.rounds, cluster_plan, say, options.rows)
+            report_cluster(options, plan, machine, found)
             return
         run = Run(server, plan, say)
         if "floor" in options.parts:
@@ -119,10 +126,25 @@ def report_growth(
     found: dict[str, dict[str, dict[str, Any]]],
 ) -> None:
     """Write the growth into the file beside what it has, print the table."""
-    out = json.loads(options.out.read_text()) if options.out.exists() else {}
-    options.out.write_text(json.dumps({**out, "growth": found, "growth_machine": machine}, indent=2) + "\n")
+    add_to_file(options.out, growth=found, growth_machine=machine)
     print(growth_table(found))
     print(f"\n{plan.rounds} rounds; {', '.join(f'{k} {v}' for k, v in machine.items())}")
+
+
+def report_cluster(
+    options: argparse.Namespace, plan: Plan, machine: dict[str, Any], found: dict[str, Any]
+) -> None:
+    """Write what a cluster and many workers cost into the file beside what it has, print the table."""
+    add_to_file(options.out, cluster=found, cluster_machine=machine)
+    print(weight_table(found["rows"]))
+    print(f"\n{plan.rounds} rounds; {', '.join(f'{k} {v}' for k, v in machine.items())}")
+    if options.quick:
+        print("A quick run: it shows that the bench works, its figures mean nothing.")
+
+
+def add_to_file(path: Path, **figures: Any) -> None:
+    out = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**out, **figures}, indent=2) + "\n")
 
 
 def read_options() -> argparse.Namespace:
@@ -132,18 +154,21 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
     parser.add_argument("--parts", default=PARTS, help=f"what to measure ({PARTS})")
     parser.add_argument(
-        "--rows", default="", help="only these rows of the features, the weight or the growth"
+        "--rows", default="", help="only these rows of the features, the weight, the growth or the cluster"
     )
     parser.add_argument("--peers", default="", help=f"other libraries to measure: {' '.join(ALL_PEERS)}")
     parser.add_argument(
         "--growth", action="store_true", help="only the growth: the server's time for a job with much on it"
+    )
+    parser.add_argument(
+        "--cluster", action="store_true", help="only a cluster beside one server, idle workers and sharing"
     )
     parser.add_argument("--out", type=Path, default=OUT, help="where the figures go (bench/out.json)")
     options = parser.parse_args()
     options.peers, options.parts, options.rows = (
         value.split() for value in (options.peers, options.parts, options.rows)
     )
-    rows = GROWTH if options.growth else (*FEATURES, *WEIGHTS)
+    rows = GROWTH if options.growth else CLUSTER_PARTS if options.cluster else (*FEATURES, *WEIGHTS)
     if unknown := [row for row in options.rows if row not in rows]:
         parser.error(f"unknown rows: {' '.join(unknown)}; there are: {' '.join(rows)}")
     if unknown := [name for name in options.peers if name not in ALL_PEERS]:

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.contestant import TEXT, Call
-from bench.server import Server, open_server
+from bench.server import Cluster, Server, open_server
 from qbull import App, Task
 from qbull.store.names import Names
+
+Figure = TypeVar("Figure")
 
 PREFIX = "bench"
 CONCURRENCY = 50
@@ -148,7 +150,18 @@ def grow(
 
 def server_us(server: Server, size: Size) -> float:
     """The server's microseconds for a job."""
-    asyncio.run(_fill(server.url, size))
+    asyncio.run(fill(server.url, size))
+    before, after, jobs = drained(server, size, lambda _: server.cpu())
+    return (after - before) / jobs * 1e6
+
+
+def drained(
+    server: Server | Cluster, size: Size, look: Callable[[int], Figure]
+) -> tuple[Figure, Figure, int]:
+    """What `look` finds after the warm-up and at the end, and the number of jobs that were drained between.
+
+    `look` receives the id of the worker's process.
+    """
     names = [
         Names(PREFIX).partition(f"growth-{queue}", partition) + "stats"
         for queue in range(size.queues)
@@ -156,27 +169,28 @@ def server_us(server: Server, size: Size) -> float:
     ]
 
     def completed() -> int:
-        with server.redis.pipeline(transaction=False) as look:
+        with server.redis.pipeline(transaction=False) as counted:
             for name in names:
-                look.hmget(name, "completed", "failed")
-            counts = [[int(n or 0) for n in some] for some in look.execute()]
+                counted.hmget(name, "completed", "failed")
+            counts = [[int(n or 0) for n in some] for some in counted.execute()]
         if failed := sum(some[1] for some in counts):
             raise RuntimeError(f"{failed} jobs failed")
         return sum(some[0] for some in counts)
 
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    before, begun = server.cpu(), 0
-    with _worker(server, size):
+    with worker(server, size) as pid:
+        before, begun = look(pid), 0
         while (done := completed()) < size.drained:
             if not begun and size.drained * WARM_UP < done < size.drained / 2:
-                before, begun = server.cpu(), done
+                before, begun = look(pid), done
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{done} of {size.drained} jobs are done after {TIMEOUT_SECONDS:g} s")
             time.sleep(LOOK_SECONDS)
-        return (server.cpu() - before) / (done - begun) * 1e6
+        return before, look(pid), done - begun
 
 
-async def _fill(url: str, size: Size) -> None:
+async def fill(url: str, size: Size) -> None:
+    """Enqueue the jobs of a size."""
     app, tasks = declare(url, size)
     at_once = asyncio.Semaphore(CHUNKS_AT_ONCE)
 
@@ -208,7 +222,8 @@ def _calls(start: int, end: int, keys: int) -> list[Call]:
 
 
 @contextmanager
-def _worker(server: Server, size: Size) -> Iterator[None]:
+def worker(server: Server | Cluster, size: Size) -> Iterator[int]:
+    """A worker process; gives its id."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.growth", json.dumps(asdict(size))],
         stdin=subprocess.PIPE,
@@ -216,7 +231,7 @@ def _worker(server: Server, size: Size) -> Iterator[None]:
     )
     assert process.stdin is not None
     try:
-        yield
+        yield process.pid
     finally:
         process.kill()  # it would drain the rest first
         process.wait()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.cluster import Shared, watch
 from bench.features import FEATURES
 from bench.growth import GROWTH
 from bench.postgres_rates import MEASURES
@@ -17,6 +18,8 @@ from bench.postgres_server import open_postgres
 from bench.quiet import DISTURBED, Repeater
 from bench.rounds import BARS, FIGURES
 from bench.server import open_server
+from bench.simulated import Crowd, SimulatedWorkers
+from bench.sizing import Constants
 
 from bench import feature_rates
 from needed_tools import skip_without_tool
@@ -195,3 +198,61 @@ def test_growth_prints_every_size_and_keeps_what_the_file_has(tmp_path: Path) ->
     for name, sizes in found["growth"].items():
         assert all(size["server_us"] > 0 and size["ratio"] >= 1 for size in sizes.values())
         assert f"\n{GROWTH[name].meaning} " in run.stdout
+
+
+def test_a_cluster_is_measured_beside_one_server_and_the_file_keeps_what_it_has(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    out.write_text('{"features": {}}')
+    command = [sys.executable, "-m", "bench", "--cluster", "--quick", "--out", str(out)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+
+    assert run.returncode == 0, run.stderr
+    found = json.loads(out.read_text())
+    assert found.keys() == {"features", "cluster", "cluster_machine"}
+    rows = found["cluster"]["rows"]
+    assert all(row["value"] >= 0 and f"\n{name} " in run.stdout for name, row in rows.items())
+    goals = {name: row["goal"] for name, row in rows.items() if row["goal"] is not None}
+    assert goals == {
+        "plain_cluster": 1.1,
+        "keyed_cluster": 1.1,
+        "idle_1": 2,
+        "idle_64": 2,
+        "idle_64_cluster": 2,
+        "idle_1_sent": 2,
+        "idle_64_sent": 2,
+        "idle_64_cluster_sent": 2,
+        "many_4_1_cpu": pytest.approx(0.5 * 4 / 60),
+        "many_8_8_cpu": pytest.approx(0.5 * 8 / 60),
+        "join_8_s": 2,
+        "join_16_s": 2,
+    }
+    assert {name for name in rows if name.startswith(("leave", "die"))} == {
+        "leave_8_s",
+        "leave_8_gap_s",
+        "leave_16_s",
+        "leave_16_gap_s",
+        "die_8_s",
+        "die_16_s",
+    }
+    assert rows["die_8_s"]["value"] > 1  # the dead are noticed by their missing heartbeats
+    assert Constants.measured(found["cluster"]).server_us > 0
+    idle = found["cluster"]["idle"]["idle_64_cluster"]
+    assert idle["calls_per_s"]["smembers"] > 0  # a new reader looks for parked jobs
+    assert idle["connections"] >= 64  # a read for each partition
+
+
+def test_simulated_workers_share_the_partitions_as_real_ones_do() -> None:
+    with (
+        open_server() as server,
+        SimulatedWorkers(server.url, Crowd("a", 3, 8)) as first,
+        SimulatedWorkers(server.url, Crowd("b", 2, 8)) as second,
+    ):
+        first.wait_until_ready()
+        second.wait_until_ready()
+        both = Shared(("a", "b"), 5, even=True)
+        watch(server.url, 8, both)
+        second.stop()
+        watch(server.url, 8, Shared(("a",), 3, even=True))
+        first.kill()
+        with pytest.raises(TimeoutError, match="8 of 8 partitions are unread by 0 workers"):
+            watch(server.url, 8, Shared(("b",), 2), timeout_seconds=0.2)
