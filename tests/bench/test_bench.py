@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from bench.cluster import Shared, watch
 from bench.features import FEATURES
 from bench.growth import GROWTH
 from bench.postgres_rates import MEASURES
@@ -18,6 +17,7 @@ from bench.postgres_server import open_postgres
 from bench.quiet import DISTURBED, Repeater
 from bench.rounds import BARS, FIGURES
 from bench.server import open_server
+from bench.shares import Shared, watch
 from bench.simulated import Crowd, SimulatedWorkers
 from bench.sizing import Constants
 
