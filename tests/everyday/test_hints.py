@@ -133,18 +133,49 @@ def test_a_cpu_task_inside_a_function_is_refused_where_it_is_declared(app: qbull
         app.queue("work").task(cpu=True)(crunch)
 
 
-async def test_a_worker_refuses_cpu_tasks_of_a_script_that_it_cannot_import(app: qbull.App) -> None:
-    work = app.queue("work")
+SCRIPT_WITH_CPU_TASK = """
+import qbull
 
-    def crunch(n: int) -> int:
-        return n
+app = qbull.App()
 
-    crunch.__module__ = "__main__"
-    crunch.__qualname__ = "crunch"
-    work.task(cpu=True)(crunch)
 
-    with pytest.raises(DeclarationError, match=r'task "crunch".*__main__.*module of its own'):
-        app.worker()
+@app.queue("work").task(cpu=True)
+def crunch(n: int) -> int:
+    return n
+
+
+print("declared")
+"""
+
+
+def test_a_cpu_task_of_the_script_that_runs_is_refused_where_it_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SCRIPT_WITH_CPU_TASK)
+
+    ended = subprocess.run(
+        [sys.executable, "shop.py"], cwd=tmp_path, capture_output=True, text=True, timeout=50
+    )
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert 'shop.py", line 7, in <module>' in ended.stderr
+    assert ended.stderr.splitlines()[-1] == (
+        'qbull.errors.DeclarationError: task "crunch": a process of cpu=True imports the task from its '
+        'module, and cannot import "__main__", the script that runs; '
+        "move the task into a module of its own and import it here"
+    )
+
+
+def test_a_script_may_use_the_cpu_tasks_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SCRIPT_WITH_CPU_TASK)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", "from shop import crunch; print(crunch.spec.kind)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+    assert ended.stdout.split() == ["declared", "process"]
 
 
 @pytest.mark.timeout(60)

@@ -50,14 +50,6 @@ class TaskSpec(msgspec.Struct, frozen=True):
     limits: tuple[TaskLimit, ...] = ()
     demand: TaskDemand = NO_DEMAND
 
-    def refuse_main_module(self) -> None:
-        """Refuse a `cpu=True` task of the running script: its processes import the module by name."""
-        if self.kind == "process" and self.function.__module__ == "__main__":
-            raise DeclarationError(
-                f'task "{self.name}": a process of cpu=True cannot import "__main__"; '
-                "move the task into a module of its own, or start the worker with qbull worker MODULE:APP"
-            )
-
 
 def is_redeclared(before: Callable[..., Any], function: Callable[..., Any]) -> bool:
     """Whether a cell of a notebook declares the same function again, which then replaces the one before."""
@@ -88,5 +80,10 @@ def task_kind(name: str, function: Callable[..., Any], *, cpu: bool) -> TaskKind
         raise DeclarationError(
             f'task "{name}": a process of cpu=True cannot import {qualified}; '
             "move it to the top of its module"
+        )
+    if cpu and getattr(function, "__module__", None) == "__main__":
+        raise DeclarationError(
+            f'task "{name}": a process of cpu=True imports the task from its module, and cannot import '
+            '"__main__", the script that runs; move the task into a module of its own and import it here'
         )
     return "process" if cpu else "thread"

@@ -85,9 +85,6 @@ def assign_queues(app: App, queues: Sequence[str] | None, concurrency: int | Non
     served = [app._known(name) for name in queues] if queues else list(app.queues.values())
     if not served:
         raise ConfigError("this app has no queues; declare one with app.queue(…)")
-    for queue in served:
-        for task in queue.tasks.values():
-            task.refuse_main_module()
     return [
         Assignment(
             msgspec.structs.replace(queue.settings, concurrency=concurrency or queue.settings.concurrency),
