@@ -15,10 +15,16 @@ from sdists import Sdist
 HERE = Path(__file__).parent
 RUN_TIMEOUT_SECONDS = 900
 TEST_TIMEOUT_SECONDS = 30
+PLUGINS_LEFT_OUT = ("no:schemathesis", "no:qbull", "no:randomly")
 
 
 def run_suite(
-    sdist: Sdist, plugin: str, tests: Sequence[str], server_url: str, report: Path
+    sdist: Sdist,
+    plugin: str,
+    tests: Sequence[str],
+    server_url: str,
+    report: Path,
+    options: Sequence[str] = (),
 ) -> dict[str, tuple[str, str]]:
     """The outcome and the reason of each test.
 
@@ -28,20 +34,12 @@ def run_suite(
         tests: The files.
         server_url: The address of a server.
         report: The file for the outcomes.
+        options: More options of pytest.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        plugin,
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:schemathesis",
-    ]
-    command += ["-p", "no:qbull", "-p", "no:randomly", "-q", "--tb=line", f"--timeout={TEST_TIMEOUT_SECONDS}"]
-    command += ["-c", os.devnull, "--rootdir=.", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=line", f"--timeout={TEST_TIMEOUT_SECONDS}"]
+    for name in (plugin, "suite_report", "no:cacheprovider", *PLUGINS_LEFT_OUT):
+        command += ["-p", name]
+    command += ["-c", os.devnull, "--rootdir=.", *options, *tests]
     environment = os.environ | {
         "SUITE_SERVER": server_url,
         "SUITE_REPORT": str(report),
@@ -56,8 +54,8 @@ def run_suite(
         timeout=RUN_TIMEOUT_SECONDS,
         check=False,
     )
-    assert report.exists(), done.stdout[-3000:] + done.stderr[-3000:]
-    found: dict[str, list[str]] = json.loads(report.read_text())
+    found: dict[str, list[str]] = json.loads(report.read_text()) if report.exists() else {}
+    assert found, done.stdout[-3000:] + done.stderr[-3000:]
     return {name: (outcome, reason) for name, (outcome, reason) in found.items()}
 
 

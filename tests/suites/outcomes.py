@@ -27,6 +27,8 @@ def outcome_of(outcome: str, raised: Any) -> tuple[str, str]:
     """The outcome of one test and its reason, from what pytest reports."""
     if outcome == "passed":
         return PASS, ""
+    if raised is None:
+        return DIFFERS, "a subtest fails"
     error = raised.value
     text = one_line(str(error))
     if outcome == "skipped":

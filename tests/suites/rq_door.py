@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import os
 import sys
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from outcomes import NotInTheDoor, outcome_of
+from stand_ins import stand_in
 
 import qbull
 from qbull.compat import rq as door
@@ -56,53 +54,17 @@ ABSENT_MODULES = (
 )
 
 
-class Absent:
-    """A name of RQ that the door does not have. It may be imported, and raises when it is used."""
-
-    def __init__(self, name: str, why: str | None = None) -> None:
-        self._name, self._why = name, why
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotInTheDoor(self._name, self._why)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise NotInTheDoor(f"{self._name}.{name}", self._why)
-
-    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
-        return ()
-
-
-def stand_in(name: str, real: ModuleType | None) -> ModuleType:
-    """A module under RQ's name with the names of the door's module."""
-    module = ModuleType(f"rq.{name}".rstrip("."))
-    module.__path__ = []
-
-    def missing(wanted: str) -> Any:
-        if wanted.startswith("__"):
-            raise AttributeError(wanted)
-        try:
-            return getattr(real, wanted) if real is not None else Absent(f"{module.__name__}.{wanted}")
-        except (AttributeError, ImportError) as error:
-            is_hint = isinstance(error, ImportError)
-            return Absent(f"{module.__name__}.{wanted}", str(error) if is_hint else None)
-
-    module.__getattr__ = missing  # type: ignore[method-assign]
-    return module
-
-
 def map_modules() -> None:
     for name in THEIR_OWN_MODULES:
         importlib.import_module(name)
     own = {name: sys.modules[name] for name in THEIR_OWN_MODULES}
     for name in [name for name in sys.modules if name == "rq" or name.startswith("rq.")]:
         del sys.modules[name]
-    sys.modules["rq"] = root = stand_in("", door)
+    sys.modules["rq"] = root = stand_in("rq", door)
     for name in DOOR_MODULES:
-        sys.modules[f"rq.{name}"] = stand_in(name, importlib.import_module(f"qbull.compat.rq.{name}"))
+        sys.modules[f"rq.{name}"] = stand_in(f"rq.{name}", importlib.import_module(f"qbull.compat.rq.{name}"))
     for name in ABSENT_MODULES:
-        sys.modules[f"rq.{name}"] = stand_in(name, None)
+        sys.modules[f"rq.{name}"] = stand_in(f"rq.{name}", None)
     sys.modules.update(own)
     for name, module in list(sys.modules.items()):
         if name.startswith("rq."):
@@ -151,20 +113,3 @@ def pytest_configure(config: pytest.Config) -> None:
     case = base.RQTestCase
     case.setUpClass = case.tearDownClass = classmethod(lambda cls: None)
     case.setUp, case.tearDown = open_app, close_app
-
-
-class Report:
-    found: dict[str, list[str]] = {}  # noqa: RUF012 - one run of a process
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    report = yield
-    if call.when == "call" or report.outcome != "passed":
-        name = item.nodeid.removeprefix("tests/")
-        Report.found.setdefault(name, list(outcome_of(report.outcome, call.excinfo)))
-    return report
-
-
-def pytest_sessionfinish() -> None:
-    Path(os.environ["SUITE_REPORT"]).write_text(json.dumps(Report.found, indent=0))

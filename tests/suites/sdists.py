@@ -36,7 +36,9 @@ class Sdist(NamedTuple):
 
 
 RQ = Sdist("rq", "2.12.0", "78116d0c860f6285817b52d7d6d0b16a726372073ce8ea1d229732ce74ef9378")
-ALL = (RQ,)
+DJANGO = Sdist("django", "6.1.3", "b5d2d9e35295065d13b1927b3f19a59bd119f737aa6299def14ccca1ae3c8c0d")
+CELERY = Sdist("celery", "5.7.0", "6a5dfcf6662287204f009a02002b9e66c83d4105e47ebabdc7079108772fc6f0")
+ALL = (RQ, DJANGO, CELERY)
 
 
 def fetch(sdist: Sdist) -> None:
@@ -48,6 +50,7 @@ def fetch(sdist: Sdist) -> None:
         pins = Path(directory, "pins.txt")
         pins.write_text(f"{sdist.name}=={sdist.version} --hash=sha256:{sdist.sha256}\n")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
+        command += ["--ignore-requires-python"]  # the tests of Django 6 run on Python 3.11 too
         command += ["--no-binary", sdist.name, "--dest", directory, "--requirement", str(pins)]
         subprocess.run(command, check=True, timeout=DOWNLOAD_TIMEOUT_SECONDS)
         [archive] = Path(directory).glob("*.tar.gz")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from foreign_run import HERE, counts, differences, run_suite
 from outcomes import OUTCOMES, PASS, read_expected, write_expected
-from sdists import ALL, ROOT, RQ
+from sdists import ROOT, RQ
 
 from qbull.store.store import Store
 
@@ -70,11 +69,3 @@ def test_each_test_that_does_not_pass_has_a_reason() -> None:
     for name, (outcome, reason) in read_expected(EXPECTED).items():
         assert outcome in OUTCOMES, name
         assert bool(reason) == (outcome != PASS), name
-
-
-def test_the_pinned_versions_are_those_of_the_development_dependencies() -> None:
-    locked = (ROOT / "requirements/dev.txt").read_text()
-
-    for sdist in ALL:
-        assert version(sdist.name) == sdist.version
-        assert f"sha256:{sdist.sha256}" in locked
