@@ -160,6 +160,24 @@ def test_settings_are_read_wherever_they_are(
     assert [what for what, _, _ in must_change(report)] == [refused]
 
 
+def test_a_change_of_the_request_must_change(check: Callable[..., CheckReport]) -> None:
+    body = "    self.request.chain = None\n    self.request.tenant = 3\n    return self.request.id"
+    report = check(tasks=APP + "@app.task(bind=True)\ndef stop(self):\n" + body)
+
+    found = [(each.what, each.note.partition(";")[0]) for each in report.of_level("refused")]
+    assert found == [
+        ("self.request.chain = …", "a chain that has started is fixed"),
+        ("self.request.tenant = …", "the request cannot be changed"),
+    ]
+
+
+def test_an_option_that_looks_like_another_one_must_change(check: Callable[..., CheckReport]) -> None:
+    report = check(tasks=APP + "@app.task(ignore_results=True, tariff='night')\ndef a(): ...")
+
+    [found] = report.of_level("refused")
+    assert found.note == "there is no such option; did you mean ignore_result?"
+
+
 def test_settings_that_have_no_effect_are_differences(check: Callable[..., CheckReport]) -> None:
     report = check(app=APP + "app.conf.worker_prefetch_multiplier = 1\napp.conf.broker_pool_limit = None")
 

@@ -85,6 +85,20 @@ def test_every_variable_that_is_read_has_an_own_name() -> None:
     assert {name for name in read - own if twins.get(name, f"QBULL_{name}") not in own} == set()
 
 
+def test_no_other_module_reads_a_setting_of_its_own() -> None:
+    """Variables of other programs keep their names: Celery's broker (QBULL_URL wins), Django, Python, POSIX."""
+    package = Path(qbull.environment.__file__).parent
+    reads = re.compile(r"""(?:environ(?:\.get\(|\[)|getenv\(|envvar=)\s*["'](\w+)["']""")
+    read = {
+        name
+        for path in [*package.rglob("*.py"), package.parent / "qbull_alive.py"]
+        for name in reads.findall(path.read_text())
+    }
+
+    foreign = {name for name in read if not name.startswith("QBULL_")}
+    assert foreign == {"CELERY_BROKER_URL", "DJANGO_SETTINGS_MODULE", "PYTHONBREAKPOINT", "TMPDIR"}
+
+
 def test_names_of_others_are_reported_if_they_are_used() -> None:
     def borrowed(**environ: str) -> tuple[str | None, str | None]:
         env: Environment = read_environment(environ)

@@ -219,3 +219,49 @@ def test_a_django_project_of_celery_runs_with_other_imports(
     assert done.stdout.split() == ["0", "2", "False", "7", "FAILURE"]
     assert ("of_another_package" in logged) == (layout is cookiecutter)
     assert ("do not read schedules from a database" in logged) == (layout is cookiecutter)
+
+
+TEST_OF_A_PROJECT = """
+    import django
+
+    django.setup()
+    from django.test import override_settings
+    from proj.celery import app
+    from demoapp.tasks import error_task
+
+    from qbull.compat.celery.result import EagerResult
+
+    with override_settings(CELERY_TASK_ALWAYS_EAGER=True):
+        result = error_task.delay()
+        print(isinstance(result, EagerResult), result.state)
+        with override_settings(CELERY_TASK_EAGER_PROPAGATES=True):
+            try:
+                error_task.delay()
+            except Exception as error:
+                print(error)
+    print(app.conf.task_always_eager)
+    app.conf.task_always_eager = True
+    with override_settings(CELERY_TASK_ALWAYS_EAGER=False):
+        print(app.conf.task_always_eager)
+"""
+
+
+def test_the_tests_of_a_project_may_run_tasks_at_the_call(tmp_path: Path) -> None:
+    """The tests of cookiecutter-django set it with the fixture `settings`, long after the app was made."""
+    example(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(TEST_OF_A_PROJECT)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "TEST_BROKER": "redis://127.0.0.1:1/0",
+            "DJANGO_SETTINGS_MODULE": "proj.settings",
+            "PYTHONPATH": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stdout.splitlines() == ["True FAILURE", "Test error", "False", "True"], done.stderr

@@ -91,3 +91,31 @@ def test_modules_have_the_paths_of_celery() -> None:
     assert get_task_logger("shop").name == "shop"
     assert uuid() != uuid()
     assert states.SUCCESS in states.READY_STATES
+
+
+def test_a_task_may_wait_for_another_one(app: Celery) -> None:
+    from qbull.compat.celery.result import allow_join_result
+
+    @app.task
+    def add(x: int, y: int) -> int:
+        return x + y
+
+    @app.task
+    def total(ids: list[str]) -> int:
+        with allow_join_result():
+            return sum(add.AsyncResult(id).get(timeout=10) for id in ids)
+
+    ids = [uuid(), uuid()]
+    for n, id in enumerate(ids):
+        add.apply_async((n, 10), task_id=id)
+    result = total.delay(ids)
+    run_all(app)
+
+    assert result.get() == 21
+
+
+def test_a_stamp_is_refused_with_its_replacement() -> None:
+    with pytest.raises(
+        ImportError, match=r"StampingVisitor: give the call headers=…, or set them in the signal"
+    ):
+        from qbull.compat.celery.canvas import StampingVisitor  # noqa: F401

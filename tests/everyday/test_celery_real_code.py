@@ -151,6 +151,26 @@ def test_the_class_of_all_tasks_may_run_them_in_a_context(closing: list[qbull.Ap
     assert inside == ["in"]
 
 
+def test_an_option_that_celery_does_not_know_is_an_attribute_of_the_task(app: Celery) -> None:
+    ended: list[str] = []
+
+    class Billed(Task):
+        tariff = "none"
+
+        def on_success(self, retval: Any, task_id: Any, args: Any, kwargs: Any) -> None:
+            ended.append(self.tariff)
+
+    @app.task(bind=True, base=Billed, tariff="night", interval_start=5)
+    def bill(self: Any, n: int) -> str:
+        return f"{n} at {self.tariff}, {self.interval_start}"
+
+    result = bill.delay(3)
+    run_all(app)
+
+    assert (result.get(), ended) == ("3 at night, 5", ["night"])
+    assert (bill.tariff, Billed.tariff) == ("night", "none")
+
+
 def test_signals_are_sent_around_each_run_and_each_enqueue(app: Celery) -> None:
     heard: list[Any] = []
 

@@ -228,7 +228,9 @@ def test_options_of_a_call_arrive(app: Celery) -> None:
         ({"rate_limit": "10/m"}, r"rate=qbull.Rate\(100, per=60\)"),
         ({"acks_late": False}, "dead worker always run again"),
         ({"base": object}, "give a subclass of qbull.compat.celery.Task"),
-        ({"colour": "red"}, r"colour=…\): is not supported; see docs/guides/from_celery.md"),
+        ({"resultrepr_maxsize": 9}, r"maxsize=…\): is not supported; see docs/guides/from_celery.md"),
+        ({"max_retires": 3}, r"max_retires=…\): there is no such option; did you mean max_retries\?"),
+        ({"delay": 3}, r"delay=…\): a task has this attribute already; use another name"),
         ({"retry_kwargs": {"queue": "x"}}, "stays in its queue"),
     ],
 )

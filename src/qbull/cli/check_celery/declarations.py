@@ -11,6 +11,7 @@ from qbull.compat.celery.call_options import retry_option_support
 from qbull.compat.celery.instead import (
     CELERY_REQUEST_ATTRIBUTE_HINTS,
     CELERY_TASK_ATTRIBUTE_HINTS,
+    request_change_hint,
 )
 from qbull.compat.celery.support import UNREADABLE, WORKS, Support, differs, refused
 from qbull.compat.celery.task_classes import TASK_OPTION_NAMES
@@ -125,6 +126,10 @@ class DeclarationCheck:
                                 retry_option_support(keyword.arg),
                                 keyword.value,
                             )
+                case ast.Attribute(ast.Attribute(ast.Name(owner), "request"), used, ast.Store()) if (
+                    owner == name
+                ):
+                    self._add(f"self.request.{used} = …", refused(request_change_hint(used)), node)
                 case ast.Attribute(ast.Attribute(ast.Name(owner), "request"), used) if owner == name:
                     self._add(f"self.request.{used}", _hinted(used, CELERY_REQUEST_ATTRIBUTE_HINTS), node)
                 case ast.Attribute(ast.Name(owner), used) if (

@@ -24,6 +24,7 @@ from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.celery.result import AsyncResult
 from qbull.compat.celery.signature import Signature, maybe_signature, signature, subtask
 from qbull.compat.celery.task import CeleryTask
+from qbull.compat.celery.utils import uuid
 from qbull.compat.celery.utils.log import get_task_logger
 from qbull.compat.refusal import refuse_name
 
@@ -56,6 +57,7 @@ __all__ = [
     "signature",
     "states",
     "subtask",
+    "uuid",
     "xmap",
     "xstarmap",
 ]

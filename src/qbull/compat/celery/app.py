@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from qbull.app import App
 from qbull.compat.celery.broker import address_of, broker_in_environment, check_backend, server_in
-from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf, read_object
+from qbull.compat.celery.conf import STARTUP_SETTINGS, Conf
 from qbull.compat.celery.control import Control
 from qbull.compat.celery.django_project import (
     django_packages,
@@ -219,7 +219,7 @@ class Celery(App):
             source: A module, an object, a dictionary, or a path such as "django.conf:settings".
             namespace: The prefix of the settings to read, for example "CELERY".
         """
-        self.conf.update(read_object(source, namespace))
+        self.conf.read(source, namespace)
 
     def autodiscover_tasks(
         self,

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from qbull.compat.celery.instead import CELERY_MODULE_HINTS
 from qbull.compat.celery.signature import (
     SIGNATURE_TYPES,
     Signature,
@@ -20,6 +21,7 @@ from qbull.compat.celery.signature import (
     signature,
     subtask,
 )
+from qbull.compat.refusal import refuse_name
 from qbull.errors import ArgumentsError
 
 if TYPE_CHECKING:
@@ -380,3 +382,7 @@ def _unchained(part: Signature) -> list[Any]:
         for each in tasks:
             each.link_error(errback)
     return tasks
+
+
+def __getattr__(name: str) -> Any:
+    refuse_name(__name__, name, CELERY_MODULE_HINTS)

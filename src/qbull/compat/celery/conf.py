@@ -12,8 +12,10 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta, tzinfo
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
+from qbull.compat.celery.django_project import is_django_settings
 from qbull.compat.celery.instead import CELERY_CONF_HINTS, CELERY_GUIDE
 from qbull.compat.celery.support import UNREADABLE, WORKS, Support, differs, refused
 from qbull.compat.refusal import refuse
@@ -111,6 +113,8 @@ STARTUP_SETTINGS = frozenset(
     )
 )
 """Tasks and queues are declared with these settings, so they must be set first."""
+FOLLOWED_SETTINGS = ("task_always_eager", "task_eager_propagates")
+"""Settings that tests of a Django project change with `override_settings`."""
 
 
 class Conf:
@@ -122,6 +126,17 @@ class Conf:
     def __init__(self, changed: Callable[[str, Any], None]) -> None:
         object.__setattr__(self, "_values", dict(CELERY_DEFAULTS))
         object.__setattr__(self, "_changed", changed)
+        object.__setattr__(self, "_followed", {})
+
+    def read(self, source: object, namespace: str | None) -> None:
+        """Take the settings of an object. Those for tests are read from Django's settings at each call."""
+        loaded = _load(source)
+        self.update(_settings_of(loaded, namespace))
+        if namespace and is_django_settings(loaded):
+            for name in FOLLOWED_SETTINGS:
+                self._followed[name] = partial(
+                    getattr, loaded, f"{namespace}_{name}".upper(), CELERY_DEFAULTS[name]
+                )
 
     def update(self, *mappings: Mapping[str, Any], **settings: Any) -> None:
         ignored: list[str] = []
@@ -141,6 +156,7 @@ class Conf:
         if name in CELERY_DEFAULTS:
             self._changed(name, value)
             self._values[name] = value
+            self._followed.pop(name, None)
             return True
         kept = setting_support(name, value)
         if kept.level == "refused":
@@ -151,6 +167,8 @@ class Conf:
 
     def __getattr__(self, name: str) -> Any:
         values = self._values
+        if name in self._followed:
+            return self._followed[name]()
         for known in (FIXED_SETTINGS, values, DESCRIPTIVE_SETTINGS):
             if name in known:
                 return known[name]
@@ -221,15 +239,20 @@ def setting_support(name: str, value: Any = UNREADABLE) -> Support:
     return differs(f"has no effect: {hint}")
 
 
-def read_object(source: object, namespace: str | None) -> dict[str, Any]:
+def _load(source: object) -> object:
+    """The object of a path such as "django.conf:settings"; any other object as it is."""
+    if not isinstance(source, str):
+        return source
+    module, _, attribute = source.partition(":")
+    loaded = importlib.import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded
+
+
+def _settings_of(source: object, namespace: str | None) -> dict[str, Any]:
     """Return the settings in a module, an object or a dictionary.
 
     With a namespace, only those in upper case that start with it.
     """
-    if isinstance(source, str):
-        module, _, attribute = source.partition(":")
-        source = importlib.import_module(module)
-        source = getattr(source, attribute) if attribute else source
     names: Iterable[str] = source if isinstance(source, Mapping) else dir(source)
     start = f"{namespace}_" if namespace else ""
     values = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +15,12 @@ from qbull.middleware import Middleware
 def is_django_project() -> bool:
     """Whether DJANGO_SETTINGS_MODULE is set and Django is installed."""
     return bool(os.environ.get("DJANGO_SETTINGS_MODULE")) and find_spec("django") is not None
+
+
+def is_django_settings(source: object) -> bool:
+    """Whether an object is `django.conf.settings`."""
+    module = sys.modules.get("django.conf")
+    return module is not None and source is module.settings
 
 
 def with_django_connections(middleware: Sequence[Middleware]) -> list[Middleware]:

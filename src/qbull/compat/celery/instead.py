@@ -110,6 +110,19 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
     "reply_to": "the returned handle has the result",
 }
 
+CELERY_REQUEST_CHANGE_HINTS = {
+    "chain": "a chain that has started is fixed; raise qbull.Fail(…) to end it, or pass a value on that tells "
+    "the next tasks to do nothing",
+    "callbacks": "callbacks are fixed when the call is made; raise qbull.Fail(…) to call none",
+}
+"""Changes of self.request."""
+
+
+def request_change_hint(name: str) -> str:
+    """What to do instead of `self.request.NAME = …`."""
+    return CELERY_REQUEST_CHANGE_HINTS.get(name, "the request cannot be changed; use a variable")
+
+
 CELERY_RESULT_ATTRIBUTE_HINTS = {
     "graph": "use qbull.chain(…): flow.jobs has all jobs",
     "collect": "use qbull.group(…, then=…): the last job has the results of all",
@@ -183,7 +196,7 @@ CELERY_CONF_HINTS = {
     "task_publish_retry": "an enqueue is retried for up to 10 s automatically; remove it",
     "task_publish_retry_policy": "an enqueue is retried for up to 10 s automatically; remove it",
     "broker_transport_options": "there is no visibility timeout: jobs of a dead worker are reclaimed after "
-    "MIN_IDLE_TIME_MS; for sentinels use redis+sentinel://…",
+    "QBULL_MIN_IDLE_TIME_MS; for sentinels use redis+sentinel://…",
     "broker_connection_retry_on_startup": _WAITS_FOR_SERVER,
     "broker_connection_retry": _WAITS_FOR_SERVER,
     "broker_connection_max_retries": _WAITS_FOR_SERVER,
@@ -194,8 +207,8 @@ CELERY_CONF_HINTS = {
     "result_extended": "everything about a job is always stored: await job.info(); remove it",
     "result_persistent": "results are stored with the jobs; remove it",
     "worker_prefetch_multiplier": "a worker prefetches only jobs that it will soon run; remove it",
-    "worker_max_tasks_per_child": "use cpu=True for tasks that leak memory, or restart workers one by one",
-    "worker_max_memory_per_child": "let the service manager restart workers that grow too large",
+    "worker_max_tasks_per_child": "run: qbull worker MODULE:APP --max-jobs-per-process 10000",
+    "worker_max_memory_per_child": "run: qbull worker MODULE:APP --max-memory-per-process 500MB",
     "worker_pool": "plain functions run in threads, async ones on the loop, cpu=True ones in processes; "
     "remove it",
     "worker_hijack_root_logger": "qbull does not change the root logger; remove it",
@@ -217,6 +230,8 @@ CELERY_MODULE_HINTS = {
     "Reject": "raise qbull.Fail(…): the job becomes a dead letter",
     "ChordError": "result.get() raises the exception of the task that failed",
     "solar": "compute the next time and enqueue with at=…",
+    "StampingVisitor": "give the call headers=…, or set them in the signal before_task_publish",
+    "GroupStampingVisitor": "give the call headers=…, or set them in the signal before_task_publish",
 }
 """Names that users may try to import."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from qbull.compat.celery.instead import CELERY_REQUEST_ATTRIBUTE_HINTS
+from qbull.compat.celery.instead import CELERY_REQUEST_ATTRIBUTE_HINTS, request_change_hint
 from qbull.compat.celery.run_events import current_run
 from qbull.compat.celery.task_options import celery_priority_of
 from qbull.compat.exact_values import as_it_was
@@ -31,9 +31,17 @@ PRIORITY_HEADER = "celery.priority"
 
 
 class CeleryRequest:
-    """The running job, as `self.request` of Celery."""
+    """The running job, as `self.request` of Celery. It cannot be changed: each use reads it again.
+
+    Args:
+        task: The name of the task.
+    """
 
     def __init__(self, task: str) -> None:
+        self._read(task)
+        self.__dict__["_is_complete"] = True
+
+    def _read(self, task: str) -> None:
         self.id: str | None = None
         self.task = task
         self.args: tuple[Any, ...] = ()
@@ -79,6 +87,11 @@ class CeleryRequest:
             default: Returned if there is no such value.
         """
         return getattr(self, name, self.headers.get(name, default))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_is_complete" in self.__dict__:
+            raise AttributeError(f"self.request.{name} = …: {request_change_hint(name)}", name=name, obj=self)
+        object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         headers = self.__dict__.get("headers", {})

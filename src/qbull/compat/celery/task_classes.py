@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from qbull.compat.celery.instead import CELERY_TASK_HINTS
@@ -10,6 +9,7 @@ from qbull.compat.celery.task import CeleryTask
 from qbull.compat.celery.task_options import (
     FIXED_TASK_OPTIONS,
     HANDLER_OPTIONS,
+    SUPPORTED_TASK_OPTIONS,
     UNUSED_TASK_OPTIONS,
     CeleryTaskOptions,
 )
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TASK_OPTION_NAMES = frozenset(
     (
-        *(field.name for field in fields(CeleryTaskOptions)),
+        *SUPPORTED_TASK_OPTIONS,
         *FIXED_TASK_OPTIONS,
         *UNUSED_TASK_OPTIONS,
         *CELERY_TASK_HINTS,
@@ -60,6 +60,10 @@ def make_task(
     kind: Any = traits.base or app.Task
     task: CeleryTask = kind.__new__(kind) if made is None else made
     CeleryTask.__init__(task, app, queue, spec, traits)
+    for name, value in traits.own_attributes.items():
+        if hasattr(CeleryTask, name) or name in vars(task):
+            raise DeclarationError(f"task({name}=…): a task has this attribute already; use another name")
+        setattr(task, name, value)
     if made is None and kind.__init__ is not CeleryTask.__init__:
         kind.__init__(task)
     return task

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any
 
 from qbull.compat.celery.instead import CELERY_GUIDE, CELERY_RETRY_HINTS, CELERY_TASK_HINTS
@@ -33,6 +34,28 @@ UNUSED_TASK_OPTIONS = {
     "abstract": "has no effect: a class is a task only if it is registered",
 }
 """Options that change no job, each with the reason."""
+UNSUPPORTED_TASK_OPTIONS = frozenset(
+    (
+        "acks_on_failure",
+        "acks_on_timeout",
+        "autoregister",
+        "delivery_mode",
+        "from_config",
+        "immediate",
+        "mandatory",
+        "options",
+        "pydantic_context",
+        "pydantic_dump_kwargs",
+        "pydantic_strict",
+        "Request",
+        "request_stack",
+        "resultrepr_maxsize",
+        "retry_on_worker_lost",
+        "Strategy",
+    )
+)
+"""Options of Celery without a counterpart and without a hint."""
+MIN_SIMILARITY_RATIO = 0.85
 DIFFERENT_TASK_OPTIONS = {
     "soft_time_limit": "raises before the next line of Python; a blocking call returns first",
 }
@@ -61,13 +84,18 @@ class CeleryTaskOptions:
     retry_jitter: bool = True
     pydantic: bool = False
     base: type | None = None
+    own_attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Options that Celery does not know: it makes them attributes of the task."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> CeleryTaskOptions:
-        known = {field.name for field in fields(cls)}
-        left = {n: v for n, v in given.items() if task_option_support(n, v).level == "refused"}
-        refuse("task", left, CELERY_TASK_HINTS, DeclarationError, CELERY_GUIDE)
-        options = cls(**{name: value for name, value in given.items() if name in known})
+        supports = {name: task_option_support(name, value) for name, value in given.items()}
+        left = {name: each.note for name, each in supports.items() if each.level == "refused"}
+        refuse("task", left, left, DeclarationError, CELERY_GUIDE)
+        options = cls(
+            **{name: value for name, value in given.items() if name in SUPPORTED_TASK_OPTIONS},
+            own_attributes={n: v for n, v in given.items() if n not in CELERY_TASK_OPTIONS},
+        )
         refuse(
             "task(retry_kwargs): retry",
             {n: v for n, v in (options.retry_kwargs or {}).items() if n not in ("max_retries", "countdown")},
@@ -97,11 +125,28 @@ def task_option_support(name: str, value: Any = UNREADABLE) -> Support:
         return differs(DIFFERENT_TASK_OPTIONS[name])
     if name in UNUSED_TASK_OPTIONS:
         return differs(UNUSED_TASK_OPTIONS[name])
-    if name in HANDLER_OPTIONS or any(field.name == name for field in fields(CeleryTaskOptions)):
+    if name in HANDLER_OPTIONS or name in SUPPORTED_TASK_OPTIONS:
         return WORKS
     if name in FIXED_TASK_OPTIONS and (value is UNREADABLE or value == FIXED_TASK_OPTIONS[name]):
         return WORKS
-    return refused(CELERY_TASK_HINTS.get(name, UNLISTED_NAME))
+    if name in CELERY_TASK_OPTIONS:
+        return refused(CELERY_TASK_HINTS.get(name, UNLISTED_NAME))
+    similar = get_close_matches(name, CELERY_TASK_OPTIONS, 1, MIN_SIMILARITY_RATIO)
+    return refused(f"there is no such option; did you mean {similar[0]}?") if similar else WORKS
+
+
+SUPPORTED_TASK_OPTIONS = frozenset(each.name for each in fields(CeleryTaskOptions)) - {"own_attributes"}
+CELERY_TASK_OPTIONS = frozenset(
+    (
+        *SUPPORTED_TASK_OPTIONS,
+        *HANDLER_OPTIONS,
+        *FIXED_TASK_OPTIONS,
+        *UNUSED_TASK_OPTIONS,
+        *UNSUPPORTED_TASK_OPTIONS,
+        *CELERY_TASK_HINTS,
+    )
+)
+"""The options that Celery knows. Any other one becomes an attribute of the task."""
 
 
 def celery_priority_of(priority: int) -> int:
