@@ -2,11 +2,14 @@
 
 hatchling calls it for wheels, source distributions and editable installs, `make setup` runs it as a program. What was built is stamped with a hash of
 its sources: where that fits, Node is not needed, so a wheel can be made from a source distribution without it.
+
+The description on PyPI is README.md with absolute links, because PyPI has none of the files that it links to.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +22,11 @@ ROOT = Path(__file__).resolve().parent
 SOURCE = ROOT / "ui"
 BUILT = ROOT / "src" / "qbull" / "ui"
 STAMP = BUILT / ".built"
+README = ROOT / "README.md"
+PAGES = "https://github.com/qbull/qbull/blob/main/"
+IMAGES = "https://raw.githubusercontent.com/qbull/qbull/main/"
+RELATIVE_PAGE = re.compile(r"(?<!!)(\[[^\]]*\]\()(?![a-z]+:|#)")
+RELATIVE_IMAGE = re.compile(r'(!\[[^\]]*\]\(|\b(?:src|srcset)=")(?![a-z]+:)')
 
 
 class CannotBuild(Exception):
@@ -71,6 +79,12 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
+def description() -> str:
+    """README.md for a page that is elsewhere: links lead to the repository, images come from there."""
+    text = RELATIVE_IMAGE.sub(rf"\g<1>{IMAGES}", README.read_text())
+    return RELATIVE_PAGE.sub(rf"\g<1>{PAGES}", text)
+
+
 def _installed() -> bool:
     """npm writes down what it has installed; a newer lock file wants another install."""
     there = SOURCE / "node_modules" / ".package-lock.json"
@@ -86,6 +100,7 @@ def _run(*command: str) -> None:
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.metadata.plugin.interface import MetadataHookInterface
 except ImportError:  # run by `make`, with any Python
     pass
 else:
@@ -102,6 +117,14 @@ else:
                 if version != "editable" and shutil.which("npm") is not None:
                     raise
                 self.app.display_warning(f"the dashboard was not built: {why}")
+
+    class DescriptionHook(MetadataHookInterface):
+        """The description of the package."""
+
+        PLUGIN_NAME = "custom"
+
+        def update(self, metadata: dict[str, Any]) -> None:
+            metadata["readme"] = {"content-type": "text/markdown", "text": description()}
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ NEWER_THAN_ACTIONLINT = (
 SCHEMAS = {
     "vendor.github-workflows": [str(path.relative_to(ROOT)) for path in WORKFLOWS + TEMPLATE_WORKFLOWS],
     "vendor.dependabot": [".github/dependabot.yml"],
+    "vendor.compose-spec": ["deploy/compose.yaml", "deploy/swarm.yaml", "examples/orders/compose.yaml"],
     "vendor.github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "vendor.github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
 }
@@ -217,3 +218,29 @@ def test_the_package_names_its_addresses() -> None:
     assert urls["Issues"] == f"{source}/issues"
     contact = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text())["contact_links"]
     assert all(link["url"].startswith(source) for link in contact)
+
+
+def test_every_link_of_the_description_on_pypi_leads_to_a_file_of_the_repository() -> None:
+    command = [sys.executable, "-m", "hatchling", "metadata"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    readme = json.loads(done.stdout)["readme"]
+    links = re.findall(r'\]\(([^)\s]+)\)|\b(?:src|srcset)="([^"]+)"', readme["text"])
+    paths = {
+        re.sub(
+            r"^https://(github\.com/qbull/qbull/blob|raw\.githubusercontent\.com/qbull/qbull)/main/|#.*$",
+            "",
+            link,
+        )
+        for link in map("".join, links)
+        if not link.startswith("#")
+    }
+
+    assert readme["content-type"] == "text/markdown"
+    assert len(paths) > 40
+    assert [path for path in paths if not path.startswith("https://") and not (ROOT / path).is_file()] == []
+    own = (ROOT / "README.md").read_text()
+    assert {path for path in paths if path.startswith("https://")} <= set(
+        re.findall(r"https://[^)\s\"]+", own)
+    )
+    assert not re.search(r'(\]\(|src="|srcset=")(?!https://|#)', readme["text"]), "a relative link"
