@@ -70,3 +70,25 @@ def test_a_new_clone_runs_the_demo_with_a_python_of_ones_own(tmp_path: Path) -> 
     assert f"{major}.{minor}" == python.version
     assert installed - {"pip", "setuptools"} <= locked_names()
     assert {"redis", "msgspec"} <= installed
+
+
+WITHOUT_ENSUREPIP = """#!/bin/sh
+test "$1" = -c && exit 0
+mkdir -p .venv/bin && touch .venv/bin/python
+echo "ensurepip is not available: apt install python3-venv" >&2
+exit 1
+"""
+"""As Debian's Python without the package python3-venv: it fails, and leaves an environment that has no pip."""
+
+
+def test_a_python_that_cannot_make_an_environment_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(WITHOUT_ENSUREPIP)
+    (tmp_path / "python").chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "ui").mkdir()
+
+    command = ["make", ".venv/bin/python", f"PYTHON={tmp_path}/python"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.returncode != 0 and "apt install python3-venv" in done.stderr
+    assert not (tmp_path / ".venv").exists(), "the next make would take it for a whole environment"
