@@ -81,7 +81,9 @@ class Example:
 
     def _must_be_said(self, line: str) -> None:
         said = [written.partition("  #")[0].strip() for written in self.page.splitlines()]
-        assert line in said, f"the page of {self.directory.name} does not have the command: {line}"
+        assert line in said or f"`{line}`" in self.page, (
+            f"the page of {self.directory.name} does not have the command: {line}"
+        )
 
 
 def to_its_end(command: Sequence[str], directory: Path, environment: Mapping[str, str], within: float) -> str:

@@ -33,6 +33,18 @@ def test_every_command_is_in_the_tests(page: Path) -> None:
     assert commands
 
 
+RECIPE = re.compile(r"`((?:pm2|supervisord|qbull serve) [^`]*)`")
+
+
+@pytest.mark.parametrize("page", sorted(EXAMPLES.glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_every_recipe_for_a_process_manager_is_in_the_tests(page: Path) -> None:
+    deploy = page.read_text().partition("## Deploy it")[2].partition("\n## ")[0]
+    recipes = RECIPE.findall(deploy)
+
+    assert [recipe for recipe in recipes if recipe not in TESTS] == []
+    assert recipes or not (page.parent / ".env.example").exists()
+
+
 def played(example: str, command: str) -> bool:
     if example == "schedulers" and command.startswith("curl "):
         return EVERY_CURL in TESTS
