@@ -16,6 +16,10 @@ HERE = Path(os.environ.get("CHAOS_DIRECTORY") or ".")
 DATABASE = os.environ.get("CHAOS_DATABASE")
 MENDED = str(HERE / "mended")
 """There while the other system, that some jobs need, is back."""
+ENOUGH_JOBS, ENOUGH_STEPS = HERE / "enough-jobs", HERE / "enough-steps"
+"""There when the campaign has had as many as it wants. Then their producers leave the machine to what is still wanted."""
+LITTLE_BEHIND = 300
+"""Unfinished jobs of the sequences with which durable tasks get most of the machine."""
 
 app = qbull.App(
     os.environ.get("CHAOS_URL") or "redis://127.0.0.1:1/0",

@@ -19,14 +19,14 @@ from circumstances import SECOND, Circumstances
 from history import DEAD, DONE, Batch, acks_in, batches_in, runs_in, words_in
 from job_plan import PARTITIONS, plan_of
 from key_order import Judge, Stay
-from loads import SMALL_LOADS, same_ids, schedules
+from loads import SMALL_LOADS, durable, same_ids, schedules
 from loads.oracle import runs_of
 from loads.record import Event, Report, events_in
 from loads.transfers import Books
 
 from qbull.core.route import digest, partition_of_digest
 
-EXCUSES_EACH = 100
+EXCUSES_EACH = 20
 """A killed process, a worker that was taken for dead and a failover excuse no more than so many runs each."""
 EXACT = ("chunks", "cancels", "expiry", "rates", "capped", "priorities", "cpu", "halts", "deploys")
 """Small queues whose totals must be what was sent: they are not repartitioned, and each call is a job."""
@@ -229,6 +229,8 @@ class Checker:
         for load in (same_ids, schedules, *SMALL_LOADS):
             if events.get(load.NAME):
                 self.verdict.reports.append(load.check(events[load.NAME], self._circumstances))
+        if events.get(durable.CALLED):
+            self.verdict.reports.append(durable.check_called(events[durable.CALLED]))
 
     def _refusals(self, events: dict[str, list[Event]]) -> None:
         """`ServerRefused` is right only from a server that the nemesis left without memory."""
@@ -241,7 +243,7 @@ class Checker:
             (event.at, event.facts["error"], event.facts["text"])
             for some in events.values()
             for event in some
-            if event.what == "error"
+            if event.what in ("error", "refused")
         ]
         for path in self._directory.glob("sender-*.words"):
             errors += [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from checker import Verdict, spread
 
 
@@ -26,6 +28,7 @@ def table(verdict: Verdict, facts: dict[str, str]) -> str:
         ("  because their workers died three times", f"{len(found.crashed):,}"),
         ("orphan processes", f"{len(found.orphans):,}"),
         *((report.load, report.row) for report in verdict.reports),
+        ("excused in these loads", _counts(sum((Counter(report.excused) for report in verdict.reports), Counter())) or "0"),
     ]  # fmt: skip
     if money is not None:
         rows.append(

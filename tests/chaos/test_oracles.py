@@ -279,6 +279,12 @@ def test_unique_windows_are_kept_and_the_newest_arguments_run() -> None:
     assert judged(unique, [*last, *ran("x", 1.0, 1.1, "last-a", 1)]) == []
     assert "the newest that ran is 0" in judged(unique, [*last, *ran("x", 1.0, 1.1, "last-a", 0)])[0]
 
+    n = next(n for n in range(9) if unique.delay_of("reschedule-a", n) > 0.3)
+    due = unique.delay_of("reschedule-a", n)
+    moved = called("reschedule-a", n, 0.0)
+    assert judged(unique, [*moved, *ran("x", due, due + 0.1, "reschedule-a", n)]) == []
+    assert "before it was due" in judged(unique, [*moved, *ran("x", due - 0.1, due, "reschedule-a", n)])[0]
+
     late = [*called("debounce-a", 0, 0.0), *ran("x", 0.8, 0.9, "debounce-a", 0)]
     early = [*called("debounce-a", 0, 0.0), *ran("x", 0.4, 0.5, "debounce-a", 0)]
     assert judged(unique, late) == [] and "400 ms after" in judged(unique, early)[0]
@@ -360,7 +366,8 @@ def test_durable_steps_run_once_and_signals_are_seen_once() -> None:
         name
         for name in (f"durable:{n}" for n in range(10_000))
         if sum(stage.signals for stage in durable.stages_of(name)) == 1
-        and any(stage.sleeps for stage in durable.stages_of(name))
+        and any(stage.sleeps for stage in durable.stages_of(name)[1:])
+        and not durable.stages_of(name)[0].sleeps
         and not any(
             stage.loops or stage.calls or stage.books or stage.starts_over
             for stage in durable.stages_of(name)
@@ -392,6 +399,9 @@ def test_durable_steps_run_once_and_signals_are_seen_once() -> None:
     assert "ran again although it was recorded" in judged(durable, [*whole, again])[0]
     frozen = Circumstances([{"began": 3 * SECOND, "ended": 88 * SECOND, "frozen": [B]}])
     assert judged(durable, [*whole, again], frozen) == []
+    [sleeping, *_] = [n for n, stage in enumerate(stages) if stage.sleeps]
+    before_sleep = at(1.95 + sleeping, "step", job, n=sleeping - 1, process=B, place=0)
+    assert "although it was recorded" in judged(durable, [*whole, before_sleep])[0], "its job sleeps already"
     assert "was skipped" in judged(durable, history(steps(first=1)))[0]
     assert "instead of" in judged(durable, history(steps(), returned=7))[0]
     assert "saw the signals [0, 0]" in judged(durable, history(steps(), (0, 0)))[0]
@@ -444,5 +454,7 @@ def test_durable_calls_transactions_and_new_starts_happen_once() -> None:
     assert "enqueued 2 jobs" in judged_with([*whole, other])[0]
     assert judged_with([*whole, other], crashed=["child"]) == []
     assert "was skipped" in judged_with([event for event in whole if event.what != "called"])[0]
+    beside_call = at(2.0 + calling + 0.6, "step", job, n=calling, process=B, place=0)
+    assert any("although it was recorded" in fault for fault in judged_with([*whole, beside_call]))
     over_again = at(89.0, "step", job, n=0, place=0)
     assert any("although it was recorded" in fault for fault in judged_with([*whole, over_again]))

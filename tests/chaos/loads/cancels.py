@@ -10,7 +10,7 @@ from circumstances import SECOND, Circumstances
 
 import qbull
 from loads.oracle import check_created, check_never_twice, runs_of
-from loads.record import Event, Report, ask, fresh_id, note, run_recorded, wait_for_room
+from loads.record import Event, Report, ask, fresh_id, note, note_refusal, run_recorded, wait_for_room
 
 NAME = "cancels"
 HEARD_NS = 2 * SECOND
@@ -50,7 +50,8 @@ async def _ask_and_cancel(luck: random.Random) -> None:
             word = error.state
         except qbull.NotFound:
             word = "unknown"
-        except qbull.ServerError:
+        except qbull.ServerError as error:
+            note_refusal(NAME, id, error)
             await asyncio.sleep(0.05)
             continue
         note(NAME, "answer", id, word=word)

@@ -12,19 +12,22 @@ import os
 import random
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import psycopg
-from campaign_app import DATABASE, KEEP, RETRY, app
+from campaign_app import DATABASE, ENOUGH_STEPS, KEEP, RETRY, app
 from circumstances import SECOND, Circumstances
 from psycopg_pool import AsyncConnectionPool
 
 import qbull
 from loads.oracle import check_created, check_delivery, check_never_twice, runs_of
-from loads.record import Event, Report, ask, fresh_id, note, run_recorded, wait_for_room
+from loads.record import Event, Report, ask, fresh_id, note, note_refusal, run_recorded, wait_for_room
 
-NAME = "durable"
+NAME, CALLED = "durable", "called"
 PRODUCERS = int(os.environ.get("CHAOS_DURABLE_PRODUCERS", "1"))
+FEW_PRODUCERS = 12
+"""When the campaign has had enough steps."""
 ROOM_OF_PRODUCER = 16
 """Unfinished jobs of a producer beyond which it rests. Most of them sleep or wait."""
 SIGNAL_SECONDS = 8.0
@@ -36,8 +39,8 @@ FIRST_CALL, BOOKING = 50, 90
 CREATE = "CREATE TABLE durable_effects (job text NOT NULL, stage int NOT NULL);"
 MANY_ATTEMPTS = qbull.Retry(attempts=1000, backoff="fixed", delay=0.1)
 """A job cannot go on while the database is down."""
-queue = app.queue(NAME, partitions=2, concurrency=8, retry=MANY_ATTEMPTS, keep=KEEP, alert=False)
-called = app.queue("called", partitions=2, concurrency=8, retry=RETRY, keep=KEEP, alert=False)
+queue = app.queue(NAME, partitions=4, concurrency=16, retry=MANY_ATTEMPTS, keep=KEEP, alert=False)
+called = app.queue(CALLED, partitions=2, concurrency=8, retry=RETRY, keep=KEEP, alert=False)
 pool = AsyncConnectionPool(DATABASE, min_size=1, max_size=5, open=False, timeout=5) if DATABASE else None
 
 
@@ -105,7 +108,7 @@ async def book(connection: Any, job: str, stage: int) -> int:
 
 @called.task
 async def assist(job: str, stage: int, place: int) -> int:
-    with run_recorded("called"):
+    with run_recorded(CALLED):
         note(NAME, "called", job, n=stage, place=place, id=qbull.current_job().id)
         await asyncio.sleep(0.002)
         return value_of(stage, place)
@@ -167,7 +170,8 @@ async def produce() -> None:
 async def _produce_one_after_the_other() -> None:
     luck = random.Random()
     while True:
-        await wait_for_room(queue, PRODUCERS * ROOM_OF_PRODUCER)
+        producers = min(PRODUCERS, FEW_PRODUCERS) if ENOUGH_STEPS.exists() else PRODUCERS
+        await wait_for_room(queue, producers * ROOM_OF_PRODUCER)
         job = fresh_id(NAME)
         handle = await ask(NAME, job, lambda job=job: fulfil.options(id=job).enqueue(job=job))
         for value in range(sum(stage.signals for stage in stages_of(job))):
@@ -181,7 +185,8 @@ async def _signal(handle: qbull.Job[int], job: str, value: int) -> None:
     while True:
         try:
             await handle.signal("go", value, id=f"{value}")
-        except qbull.ServerError:
+        except qbull.ServerError as error:
+            note_refusal(NAME, job, error)
             await asyncio.sleep(0.05)
             continue
         except (qbull.Conflict, qbull.NotFound):
@@ -213,6 +218,23 @@ def check(events: list[Event], circumstances: Circumstances) -> Report:
     return report
 
 
+LATER_THAN_STEPS: dict[str, Callable[[Event], float]] = {
+    "sleeps": lambda event: event.n,
+    "waits": lambda event: event.facts["stage"],
+    "called": lambda event: event.n + 0.5,
+}
+"""How far a job is when it writes this down: before the steps of its stage, or behind them."""
+
+
+def check_called(events: list[Event]) -> Report:
+    """Of the jobs that durable tasks have called, beside what `check` says of their results."""
+    report = Report(CALLED)
+    runs = runs_of(events)
+    check_never_twice(report, runs)
+    report.counts["runs"] = len(runs)
+    return report
+
+
 def _check_steps(
     report: Report, counts: Counter[str], job: str, stages: list[Stage], events: list[Event],
     circumstances: Circumstances,
@@ -220,8 +242,11 @@ def _check_steps(
     """A recorded step does not run again, none is skipped, none runs twice in one run, and the results are those of the steps."""
     ran: set[tuple[int, int]] = set()
     this_run: set[tuple[int, int, int]] = set()
-    furthest, since = -1, 0
+    furthest, since = -1.0, 0
     for event in events:
+        # What comes after the steps of earlier stages shows that they were recorded, too.
+        if event.what in LATER_THAN_STEPS and furthest < (there := LATER_THAN_STEPS[event.what](event)):
+            furthest, since = there, event.at
         if event.what == "began":
             this_run = {step for step in this_run if step[0] != event.process}
         if event.what == "called":

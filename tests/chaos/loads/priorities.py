@@ -1,7 +1,8 @@
 """Priorities: bursts of urgent and of patient jobs, mixed. The urgent ones of a burst start first, but for what is fetched already.
 
 All jobs of a burst are due in the same moment. Of all pairs of an urgent and a patient job in one burst, few may start the wrong way round:
-those that a worker had fetched, and those that a dead worker held. Without priorities it would be half of them.
+those that a worker had fetched, and those that a dead worker held. Without priorities it would be half of them. A pair counts only if the
+urgent job was acknowledged when the patient one started; on a busy machine some are sent later than that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
 from campaign_app import KEEP, RETRY, app
-from circumstances import Circumstances
+from circumstances import NEVER, Circumstances
 
 import qbull
 from loads.oracle import check_delivery, check_never_twice, runs_of
@@ -68,16 +69,15 @@ def check(events: list[Event], circumstances: Circumstances) -> Report:
     for event in events:
         if event.what == "began":
             bursts[event.key].setdefault(event.job, event)
+    told = {event.job: event.at for event in events if event.what == "told"}
     pairs = wrong = 0
     for starts in bursts.values():
-        patient = 0
-        for event in starts.values():  # in the order of their starts
-            if event.n == 9:
-                patient += 1
-            else:
-                wrong += patient
-        urgent = sum(event.n == 1 for event in starts.values())
-        pairs += urgent * patient
+        urgent = [event for event in starts.values() if event.n == 1]
+        patient = [event.at for event in starts.values() if event.n == 9]
+        for event in urgent:
+            known = [at for at in patient if told.get(event.job, NEVER) < at]
+            pairs += len(known)
+            wrong += sum(at < event.at for at in known)
     report.counts["bursts"] = len(bursts)
     report.counts["percent of pairs the wrong way round"] = round(100 * wrong / pairs, 1) if pairs else 0
     if len(bursts) >= ENOUGH and wrong > WRONG * pairs:

@@ -4,6 +4,7 @@
     error   the enqueue raised                        began   a run of the job started
     done    the run had its effect                    failed  the run failed and is tried again
     dead    the run failed permanently                left    the run was interrupted: cancelled, or given back at a stop
+    refused a call about an existing job raised
 
 Each kind of load is a module of this package: its queue and its tasks, a producer (`produce`) and an oracle (`check`).
 """
@@ -106,6 +107,11 @@ async def ask(
             continue
         note(load, "told", job, key, n, created=handle.created, id=getattr(handle, "id", ""), **facts)
         return handle
+
+
+def note_refusal(load: str, job: str, error: qbull.ServerError) -> None:
+    """A call about a job that exists raised; it is repeated."""
+    note(load, "refused", job, error=type(error).__name__, text=str(error)[:300])
 
 
 _looks: dict[str, tuple[float, int]] = {}
