@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,10 +213,18 @@ class Cluster:
 
     def owner(self, slot: int) -> Node:
         """The primary that owns a slot, asked of a node that runs."""
-        for first, last, primary, *_ in self.ranges():
-            if first <= slot <= last:
-                return self.at(primary[1])
-        raise LookupError(f"no node owns slot {slot}")
+        return self.owners([slot])[0]
+
+    def owners(self, slots: Iterable[int]) -> list[Node]:
+        """The primary that owns each of these slots, from one answer of one node."""
+        ranges = self.ranges()
+        found = []
+        for slot in slots:
+            ports = [primary[1] for first, last, primary, *_ in ranges if first <= slot <= last]
+            if not ports:
+                raise LookupError(f"no node owns slot {slot}")
+            found.append(self.at(ports[0]))
+        return found
 
     def primaries(self) -> list[Node]:
         return [self.at(port) for port in dict.fromkeys(range_[2][1] for range_ in self.ranges())]
@@ -256,12 +264,12 @@ class Cluster:
         linked = [info["master_link_status"] for info in infos if info["role"] == "slave"]
         return served == [1, 1, 1] and linked == ["up"] * 3
 
-    def move(self, slot: int, source: Node, target: Node) -> Iterator[str]:
-        """Move a slot name by name, as `redis-cli --cluster reshard` does; says after each step what it was."""
+    def move(self, slot: int, source: Node, target: Node, at_once: int = 1) -> Iterator[str]:
+        """Move a slot name by name, or some names at once, as `redis-cli --cluster reshard` does; says after each step what it was."""
         target.tell("CLUSTER", "SETSLOT", slot, "IMPORTING", source.tell("CLUSTER", "MYID"))
         source.tell("CLUSTER", "SETSLOT", slot, "MIGRATING", target.tell("CLUSTER", "MYID"))
         yield "begun"
-        while names := source.tell("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        while names := source.tell("CLUSTER", "GETKEYSINSLOT", slot, at_once):
             source.tell("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "AUTH", PASSWORD, "KEYS", *names)
             yield "moved a name"
         yield "moved all"

@@ -26,17 +26,21 @@ from pathlib import Path
 
 import msgspec
 import psycopg
+from campaign_app import ENOUGH_JOBS, ENOUGH_STEPS, LITTLE_BEHIND
+from campaign_app import app as app_of_loads
 from checker import Checker, Found, Verdict
 from faults.connections import ConnectionFaults
 from faults.processes import ProcessFaults
 from faults.servers import SERVER_FAULTS, ServerFaults
 from fleet import Fleet, Member
-from history import ACK, RUN, Book
+from history import Book
 from job_plan import PARTITIONS
 from loads import durable, transfers
-from nemesis import PACES, Nemesis, Pace
+from nemesis import PACES, Nemesis, Pace, spread_over
 from operations import REPARTITIONED, Operations
 from process_table import ORPHAN_SECONDS, OrphanWatch
+from processor_time import ProcessorTime
+from progress import Progress
 from tested_servers import PROFILES, TestedServers, Topology, raised
 
 import qbull
@@ -49,8 +53,8 @@ from topology import DURABLE
 SHARINGS = ("auto", "auto", "leased", "static")
 
 
-BEHIND, LITTLE_BEHIND = 12_000, 300
-"""Unfinished jobs of the sequences; with few of them, durable tasks get most of the machine."""
+BEHIND = 12_000
+"""Unfinished jobs of the sequences."""
 MANY_DURABLE_PRODUCERS = 120
 """With 12, a campaign of a million jobs has an eighth of a million steps."""
 
@@ -84,6 +88,11 @@ class Orders:
         return self.durability or PROFILES[self.topology]
 
     @property
+    def paces_of_faults(self) -> tuple[Pace, ...]:
+        """Those of a campaign that goes on until it has had enough jobs are spread over all of it."""
+        return spread_over(self.paces, self.jobs + self.steps, self.faults)
+
+    @property
     def settings(self) -> str:
         """Of the servers: for "fast" no more than that asks for."""
         always, everysec = "appendfsync always", "appendfsync everysec"
@@ -109,23 +118,6 @@ class Outcome:
         return table(self.verdict, self.facts)
 
 
-class StepCount:
-    """The steps of durable tasks that were noted so far; it reads on where it stopped."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._read: dict[Path, int] = {}
-        self.total = 0
-
-    def look(self) -> None:
-        for path in self._directory.glob("*.events"):
-            with path.open("rb") as file:
-                file.seek(self._read.get(path, 0))
-                lines, end, _ = file.read().rpartition(b"\n")
-            self._read[path] = self._read.get(path, 0) + len(lines) + len(end)
-            self.total += lines.count(b'"what":"step"')
-
-
 class Campaign:
     def __init__(
         self, orders: Orders, tested: TestedServers, directory: Path, database: Database | None
@@ -140,7 +132,7 @@ class Campaign:
         )
         if orders.steps:
             self._fleet.durable_producers = MANY_DURABLE_PRODUCERS
-        self._steps = StepCount(directory)
+        self._progress = Progress(directory)
         self._sharing = random.Random(f"{orders.seed}-sharing").choice(SHARINGS)
         self._fleet.assemble(orders.pods, orders.senders, self._sharing)
         self._app = qbull.App(tested.url, prefix="test")
@@ -150,10 +142,17 @@ class Campaign:
         connections = ConnectionFaults(tested, self._fleet.processes)
         names = Names("test")
         self._bases = [names.partition("work", n) for n in range(PARTITIONS)]
-        servers = ServerFaults(tested, self._bases)
-        self._nemesis = Nemesis(processes, connections, servers, self._book, orders.seed, self._begun)
+        others = [
+            names.partition(name, n)
+            for name, queue in app_of_loads.queues.items()
+            if name not in ("work", *REPARTITIONED)
+            for n in range(queue.settings.partitions)
+        ]
+        servers = ServerFaults(tested, self._bases, others)
+        self._nemesis = Nemesis(processes, connections, servers, self._book, orders.seed, self._work)
         self._nemesis.choose(orders.topology, orders.only)
         self._orphans = OrphanWatch(directory)
+        self._processor_time = ProcessorTime()
 
     async def run(self) -> Outcome:
         duties = (self._tend, self._watch, self._operations.mend_now_and_then, self._tell)
@@ -168,7 +167,7 @@ class Campaign:
             await self._under_way()
             until = time.monotonic() + self._orders.seconds
             await self._nemesis.rage(
-                self._orders.paces,
+                self._orders.paces_of_faults,
                 lambda: interrupted.is_set() or (time.monotonic() > until and self._enough()),
             )
             loaded = time.monotonic() - began
@@ -193,27 +192,29 @@ class Campaign:
 
     def _enough(self) -> bool:
         return (
-            self._acknowledged() >= self._orders.jobs
+            self._progress.acknowledged >= self._orders.jobs
             and self._nemesis.counts.total() >= self._orders.faults
-            and self._steps.total >= self._orders.steps
+            and self._progress.steps >= self._orders.steps
         )
 
-    def _acknowledged(self) -> int:
-        """Not quite, and of the sequences only: batches for later are smaller."""
-        sizes = [path.stat().st_size for path in self._directory.glob("*.acks")]
-        return sum(sizes) // ACK.size * 375
+    def _say_what_is_enough(self) -> None:
+        jobs = ENOUGH_JOBS, self._orders.jobs, self._progress.acknowledged
+        steps = ENOUGH_STEPS, self._orders.steps, self._progress.steps
+        for path, goal, there in (jobs, steps):
+            if goal and there >= goal:
+                (self._directory / path.name).touch()
 
-    def _begun(self) -> int:
-        """About how many jobs were begun: of each there are two records, at least."""
-        return sum(path.stat().st_size for path in self._directory.glob("*.runs")) // RUN.size // 2
+    def _work(self) -> int:
+        """Faults come the faster, the more of what is wanted gets done."""
+        return self._progress.started + (self._progress.steps if self._orders.steps else 0)
 
     async def _tell(self) -> None:
         """How far it is, now and then, and how long the wanted jobs will take at this rate."""
         began = time.monotonic()
         while True:
             await asyncio.sleep(10)
-            await asyncio.to_thread(self._steps.look)
-            seconds, jobs = time.monotonic() - began, self._acknowledged()
+            await asyncio.to_thread(self._processor_time.look)
+            seconds, jobs = time.monotonic() - began, self._progress.acknowledged
             rate = jobs / seconds
             left = (self._orders.jobs - jobs) / rate / 60 if rate and self._orders.jobs > jobs else 0
             more = f", {left:.0f} minutes more" if left else ""
@@ -221,7 +222,7 @@ class Campaign:
                 stats = await self._operations.queues["work"].stats()
                 print(
                     f"{seconds:.0f} s: {jobs:,} acknowledged ({rate:,.0f} a second{more}), {self._nemesis.counts.total()} faults, "
-                    f"{self._steps.total:,} steps, {stats.unfinished} unfinished, {stats.failed} dead letters; "
+                    f"{self._progress.steps:,} steps, {stats.unfinished} unfinished, {stats.failed} dead letters; "
                     f"{self._operations.left}",
                     file=sys.stderr,
                 )
@@ -240,6 +241,8 @@ class Campaign:
         while True:
             await asyncio.sleep(0.25)
             self._fleet.tend()
+            await asyncio.to_thread(self._progress.look)
+            self._say_what_is_enough()
             await asyncio.to_thread(self._orphans.look, self._started())
 
     def _started(self) -> list[int]:
@@ -259,9 +262,7 @@ class Campaign:
         while True:
             at = time.monotonic_ns()
             with suppress(Exception):
-                owners = await asyncio.to_thread(
-                    lambda: [self._tested.owner(base).port for base in self._bases]
-                )
+                owners = await asyncio.to_thread(self._tested.owners, self._bases)
                 if owners != last:
                     self._book.say(owners=owners, before=before, since=time.monotonic_ns())
                     last = owners
@@ -294,6 +295,7 @@ class Campaign:
             f"{self._orders.pods} pods of 2 processes, {self._orders.senders + 1} producers, {seconds:.0f} s",
             "rate": f"{jobs / loaded:,.0f} jobs a second, {cpu * 1000:.1f} ms of CPU for each, so that two cores need "
             f"{cpu * 1_000_000 / 2 / 60:.0f} minutes for a million",
+            "processor time": str(self._processor_time),
             "kinds of faults": ", ".join(kinds),
             "versions": f"qbull {qbull.__version__}, Python {platform.python_version()}, "
             f"{server.get('server_name', 'redis')} {server.get('valkey_version') or server['redis_version']}",

@@ -37,10 +37,22 @@ class Pace:
 
 PACES = (Pace(1.2, 1_500), Pace(0.7, 1_000), Pace(8.0, 5_000))
 """Of processes, connections, servers."""
+OPERATIONS = ("deploy", "repartition", "kill database", "move slot")
+"""Kinds that belong to the load: what operators do to a living system. No seed leaves them out."""
+
+
+def spread_over(paces: tuple[Pace, ...], jobs: int, faults: int) -> tuple[Pace, ...]:
+    """Paces that need no more faults than are asked for until so many jobs are done; never faster ones.
+
+    After each fault jobs stand still for a moment, so a campaign with twice as many faults as it needs takes twice as long.
+    """
+    many = sum(jobs / pace.jobs for pace in paces)
+    scale = max(many / faults, 1.0) if jobs and faults else 1.0
+    return tuple(Pace(pace.seconds, round(pace.jobs * scale)) for pace in paces)
 
 
 class Nemesis:
-    """`progress` says how many jobs were begun."""
+    """`progress` says how many jobs, and steps of durable tasks, were begun."""
 
     def __init__(
         self, processes: ProcessFaults, connections: ConnectionFaults, servers: ServerFaults, book: Book,
@@ -57,10 +69,11 @@ class Nemesis:
         self.kinds: list[list[str]] = []
 
     def choose(self, topology: str, only: tuple[str, ...] = ()) -> None:
-        """Draw the kinds of faults: about three quarters of those that there are, or those that are asked for."""
+        """Draw the kinds of faults: about three quarters of those that there are and all operations, or those that are asked for."""
         luck = random.Random(f"{self._seed}-kinds")
         for kinds in (PROCESS_FAULTS, CONNECTION_FAULTS, SERVER_FAULTS[topology]):
             some = luck.sample(kinds, luck.randint(max(len(kinds) // 2, 1), len(kinds)))
+            some += [kind for kind in OPERATIONS if kind in kinds and kind not in some]
             chosen = [kind for kind in kinds if kind in only] if only else some
             self.kinds.append([kind for kind in chosen if kind not in self.skipped])
 

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from job_plan import MIN_IDLE
 
 ORPHAN_SECONDS = MIN_IDLE / 2 + 8
 """Workers whose supervisor was killed stop by themselves, within half of MIN_IDLE; a busy machine needs a moment more."""
 PROC = Path("/proc")
+
+
+class Entry(NamedTuple):
+    pid: int
+    parent: int
+    state: str
+    born: str
+    ticks: int
+    """Of processor time, its own alone."""
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Numbers are used again."""
+        return self.pid, self.born
+
+
+def entries(proc: Path = PROC) -> Iterator[Entry]:
+    """All processes of the machine."""
+    for name in os.listdir(proc):
+        if name.isdigit():
+            with suppress(OSError, IndexError):
+                state, parent, *rest = (proc / name / "stat").read_text().rpartition(")")[2].split()
+                yield Entry(int(name), int(parent), state, rest[17], int(rest[9]) + int(rest[10]))
 
 
 class OrphanWatch:
@@ -52,18 +76,13 @@ class OrphanWatch:
     def _ours(self) -> dict[int, tuple[int, str]]:
         """The parent and the state of each process of the campaign."""
         found = {}
-        for name in os.listdir(self._proc):
-            if not name.isdigit():
-                continue
-            with suppress(OSError, IndexError):
-                state, parent, *rest = (self._proc / name / "stat").read_text().rpartition(")")[2].split()
-                born = int(name), rest[17]
-                if born not in self._known:
-                    self._known[born] = self._mark in (self._proc / name / "environ").read_bytes().split(
-                        b"\0"
-                    )
-                if self._known[born]:
-                    found[int(name)] = int(parent), state
+        for entry in entries(self._proc):
+            with suppress(OSError):
+                if entry.identity not in self._known:
+                    environ = (self._proc / str(entry.pid) / "environ").read_bytes()
+                    self._known[entry.identity] = self._mark in environ.split(b"\0")
+                if self._known[entry.identity]:
+                    found[entry.pid] = entry.parent, entry.state
         return found
 
 

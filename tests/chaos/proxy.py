@@ -22,6 +22,8 @@ import sys
 from collections import deque
 from typing import Any
 
+import uvloop
+
 luck = random.Random()
 
 
@@ -34,12 +36,15 @@ class Pipe(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: Pipe | None = None
         self._held: deque[tuple[float, bytes]] = deque()
+        self._early = bytearray()
+        """What arrived before the other side was connected."""
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not self.replies and self.link.server.transport is None:
-            transport.pause_reading()  # until the server is connected
+        if self.other is not None and self.other._early:
+            transport.write(bytes(self.other._early))
+            self.other._early.clear()
 
     def data_received(self, data: bytes) -> None:
         link = self.link
@@ -65,7 +70,9 @@ class Pipe(asyncio.Protocol):
 
     def _pass(self, data: bytes) -> None:
         target = self.other.transport if self.other is not None else None
-        if target is not None and not target.is_closing():
+        if target is None:
+            self._early += data
+        elif not target.is_closing():
             target.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -145,8 +152,6 @@ class Proxy:
         client = link.client.transport
         if client is not None and client.is_closing():
             link.close()
-        elif client is not None:
-            client.resume_reading()
 
     def suffer(self, order: dict[str, Any]) -> list[int]:
         struck = [link for link in self.links if luck.random() < order["share"]]
@@ -171,4 +176,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    uvloop.run(main())

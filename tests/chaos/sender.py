@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from campaign_app import HERE, app
+from campaign_app import ENOUGH_JOBS, HERE, LITTLE_BEHIND, app
 from history import ACK, HEAD, Batch, Book, acks_in, batches_in
 from job_plan import LATER, KeyChoice
 from loads import same_ids
@@ -27,6 +27,8 @@ import qbull
 BATCH = 400
 BEHIND = int(os.environ["CHAOS_BEHIND"])
 """Unfinished jobs in the queue beyond which it rests."""
+LOOK_SECONDS = 0.25
+"""Until it counts them again: more often would be load that is not asked for."""
 
 
 class Sender:
@@ -109,11 +111,12 @@ class Sender:
     async def _room(self) -> None:
         while not self.stopping:
             try:
-                if (await work.stats()).unfinished < BEHIND:
+                behind = min(BEHIND, LITTLE_BEHIND) if ENOUGH_JOBS.exists() else BEHIND
+                if (await work.stats()).unfinished < behind:
                     return
             except qbull.ServerError:
                 pass
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def main() -> None:

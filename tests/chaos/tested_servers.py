@@ -54,10 +54,11 @@ class TestedServers:
                 return self.servers.primaries()
         return self.nodes
 
-    def owner(self, base: str) -> Node:
+    def owners(self, bases: list[str]) -> list[int]:
+        """The port of the primary that has each of these partitions, from one answer of the servers."""
         if isinstance(self.servers, Cluster):
-            return self.servers.owner(slot_of(("GET", base)) or 0)
-        return self.primaries()[0]
+            return [node.port for node in self.servers.owners(slot_of(("GET", base)) or 0 for base in bases)]
+        return [self.primaries()[0].port] * len(bases)
 
     def replicas(self, primary: Node) -> list[Node]:
         others = [node for node in self.nodes if node is not primary and node.runs and not node.stopped]

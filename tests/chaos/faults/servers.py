@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 import redis
-from job_plan import PARTITIONS
 from tested_servers import TestedServers
 
 from qbull.store.connection.cluster import slot_of
@@ -28,13 +27,16 @@ SERVER_FAULTS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
+NAMES_AT_ONCE = 20
+
 
 class ServerFaults:
-    """`bases` are the names of the partitions of "work", by which their slots are known."""
+    """`bases` are the names of the partitions of "work", by which their slots are known, `others` those of other queues."""
 
-    def __init__(self, tested: TestedServers, bases: list[str]) -> None:
+    def __init__(self, tested: TestedServers, bases: list[str], others: list[str]) -> None:
         self._tested = tested
         self._bases = bases
+        self._others = others
         self.lacks = dict(tested.lacks)
 
     async def strike(self, kind: str, luck: random.Random) -> dict[str, Any] | None:
@@ -82,8 +84,10 @@ class ServerFaults:
             case "ahead":
                 await self._get_ahead(primary, luck)
             case "move slot":
-                facts["partition"] = luck.randrange(PARTITIONS)
-                await asyncio.to_thread(self._move_slot, self._bases[facts["partition"]], luck)
+                base = facts["base"] = luck.choice((luck.choice(self._bases), luck.choice(self._others)))
+                if base in self._bases:
+                    facts["partition"] = self._bases.index(base)
+                await asyncio.to_thread(self._move_slot, base, luck)
             case _:
                 raise LookupError(kind)
         return facts
@@ -153,13 +157,13 @@ class ServerFaults:
                 node.start()
 
     def _move_slot(self, base: str, luck: random.Random) -> None:
-        """Name by name to another primary, while everybody uses it."""
+        """Name by name to another primary, while everybody uses it. Other queues than "work" have a name for each job."""
         cluster = self._tested.servers
         assert isinstance(cluster, Cluster)
         slot = slot_of(("GET", base)) or 0
         source = cluster.owner(slot)
         target = luck.choice([node for node in cluster.primaries() if node is not source])
-        for _ in cluster.move(slot, source, target):
+        for _ in cluster.move(slot, source, target, 1 if base in self._bases else NAMES_AT_ONCE):
             time.sleep(0.002)
 
     async def heal(self) -> None:
