@@ -12,9 +12,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +43,7 @@ class ClusterPlan:
     smaller: int = 1
     idle_seconds: float = 300.0
     settle_seconds: float = 15.0
-    many: tuple[tuple[int, int], ...] = ((60, 1), (1_000, 1), (60, 64), (1_000, 64))
+    many: tuple[tuple[int, int], ...] = ((60, 1), (60, 64), (300, 64), (1_000, 64))
     """Numbers of workers and of partitions."""
     many_seconds: float = 60.0
     sharing_workers: int = 100
@@ -108,13 +108,15 @@ def measure_cluster(
         try:
             idle = beside.submit(measure_idle, plan, enough) if "idle" in parts else None
             for workers, partitions in plan.many if "many" in parts else ():
-                figures = many_figures(workers, partitions, plan)
-                found.setdefault("many", {}).setdefault(str(partitions), {})[str(workers)] = figures
-                tell(many_rows(workers, partitions, figures))
+                with _told(say, f"{workers} workers"):
+                    figures = many_figures(workers, partitions, plan)
+                    found.setdefault("many", {}).setdefault(str(partitions), {})[str(workers)] = figures
+                    tell(many_rows(workers, partitions, figures))
             for partitions in plan.sharing_partitions if "sharing" in parts else ():
-                figures = sharing_figures(plan.sharing_workers, partitions, plan.min_idle)
-                found.setdefault("sharing", {})[str(partitions)] = figures
-                tell(sharing_rows(partitions, plan, figures))
+                with _told(say, f"{partitions} partitions"):
+                    figures = sharing_figures(plan.sharing_workers, partitions, plan.min_idle)
+                    found.setdefault("sharing", {})[str(partitions)] = figures
+                    tell(sharing_rows(partitions, plan, figures))
             if idle is not None:
                 found["idle"] = idle.result()
                 tell(idle_rows(found["idle"]))
@@ -141,6 +143,7 @@ def job_figures(opener: Callable[[], Any], size: Size, plan: ClusterPlan) -> dic
         "enqueue_client_us": own / size.jobs * 1e6,
         "waiting_bytes": filled.memory_bytes / size.jobs,
         "run_server_us": ran.cpu_seconds / jobs * 1e6,
+        "run_commands_sent": ran.sent / jobs,
         "run_worker_us": (worker_ended - worker_began) / jobs * 1e6,
         "to_server_bytes": filled.received_bytes / size.jobs + ran.received_bytes / jobs,
         "from_server_bytes": filled.sent_bytes / size.jobs + ran.sent_bytes / jobs,
@@ -294,6 +297,15 @@ def sharing_rows(partitions: int, plan: ClusterPlan, found: Mapping[str, float])
             f"{start} {many} die; {plan.min_idle:g} s of it are MIN_IDLE_TIME_MS", "s", found["die_seconds"]
         ),
     }
+
+
+@contextmanager
+def _told(say: Callable[[str], None], what: str) -> Iterator[None]:
+    """A measurement that takes too long has no rows, and the others go on."""
+    try:
+        yield
+    except TimeoutError as error:
+        say(f"{what}: {error}")
 
 
 def _medians(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -20,6 +20,8 @@ import redis
 from qbull.embedded.server import EmbeddedServer, _find_server
 
 START_TIMEOUT_SECONDS = 30.0
+MAX_CLIENTS = 15_000
+"""An idle worker keeps about ten connections, and a thousand workers more than a server takes by default."""
 PRIMARIES = 3
 HASH_SLOTS = 16384
 
@@ -196,7 +198,8 @@ def open_replicated_server() -> Iterator[Server]:
 def _running_valkey(port: int, home: Path, options: list[str]) -> Iterator[None]:
     command = [_find_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
     log = ["--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0"]
-    with running([*command, *log, *options], home / "log"):
+    clients = ["--maxclients", str(MAX_CLIENTS)]
+    with running([*command, *log, *clients, *options], home / "log"):
         yield
 
 

@@ -33,7 +33,7 @@ PREFIX = "bench"
 QUEUE = "simulated"
 STARTS_AT_ONCE = 50
 REMEMBERED_SHARES = 20
-TIMEOUT_SECONDS = 240.0
+TIMEOUT_SECONDS = 150.0
 Shares = dict[str, list[int]]
 
 

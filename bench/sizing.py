@@ -21,6 +21,7 @@ CONSTANTS = Path(__file__).with_name("sizing.json")
 MEASURED = Path(__file__).with_name("out.json")
 PAGE = Path(__file__).parents[1] / "docs" / "operate" / "sizing.md"
 RATES = (1_000, 10_000, 100_000)
+SHARED_PARTITIONS = (64, 1_024)
 EXAMPLE_RATE = 10_000
 EXAMPLE = f"For {EXAMPLE_RATE:,} jobs a second,"
 BUSY = 0.5
@@ -84,15 +85,15 @@ class Constants:
         }
         return cls(
             **_rounded(of_job),
-            idle_commands=_rounded({name: idle["commands_per_s"] for name, idle in cluster["idle"].items()}),
+            idle_commands=_rounded({name: idle["commands_per_s"] for name, idle in cluster.get("idle", {}).items()}),
             many={
                 partitions: {
                     workers: _rounded({name: found[name] for name in ("commands_per_s", "server_percent")})
                     for workers, found in crowds.items()
                 }
-                for partitions, crowds in cluster["many"].items()
+                for partitions, crowds in cluster.get("many", {}).items()
             },
-            sharing={partitions: _rounded(found) for partitions, found in cluster["sharing"].items()},
+            sharing={partitions: _rounded(found) for partitions, found in cluster.get("sharing", {}).items()},
         )
 
 
@@ -182,9 +183,9 @@ def idle_table(c: Constants) -> list[str]:
 
 
 def sharing_table(c: Constants) -> list[str]:
-    found = list(c.sharing.values())
+    found = [c.sharing.get(str(number), {}) for number in SHARED_PARTITIONS]
     rows = [
-        (words, *(f"{one[name]:g} s" for one in found))
+        (words, *(f"{one[name]:g} s" if one else "not measured" for one in found))
         for words, name in (
             ("100 join: until all shares are even", "join_seconds"),
             ("the longest time that a partition was unread meanwhile", "join_unread_seconds"),
@@ -193,7 +194,7 @@ def sharing_table(c: Constants) -> list[str]:
             ("100 die: until all partitions are read", "die_seconds"),
         )
     ]
-    return _table(("100 workers stay", *(f"{int(number):,} partitions" for number in c.sharing)), rows)
+    return _table(("100 workers stay", *(f"{number:,} partitions" for number in SHARED_PARTITIONS)), rows)
 
 
 def sizes_table(constants: Constants) -> list[str]:
@@ -249,7 +250,7 @@ def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(cells).replace("|  |", "| |") + " |" for cells in lines]
+    return ["| " + " | ".join(cells).rstrip() + " |" for cells in lines]
 
 
 def main() -> None:
