@@ -146,6 +146,7 @@ class OverlayImage:
             mount --rbind /dev {here}/root/dev
             mount -t proc proc {here}/root/proc
             mount -t tmpfs -o mode=1777 tmpfs {here}/root/tmp
+            mkdir -p {here}/root{ROOT}
             mount -t tmpfs tmpfs {here}/root{ROOT}
             chmod o+rx {" ".join(f"{here}/root{parent}" for parent in python.parents)}
             cd {here}/root/usr/local/bin

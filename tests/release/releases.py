@@ -108,8 +108,9 @@ class Upgrade:
         return self.start(release, *command)
 
     def run(self, release: Release, *arguments: str) -> None:
-        """Run the module as a program, to its end."""
-        ended = self.start(release, f"{self.module}.py", *arguments).wait(60)
+        """Run `main` of the module in a program that imports it, to its end."""
+        program = f"import sys, {self.module}; {self.module}.main(*sys.argv[1:])"
+        ended = self.start(release, "-c", program, *arguments).wait(60)
         assert ended == 0, self.output.read_text()
 
     def lines(self) -> list[list[str]]:

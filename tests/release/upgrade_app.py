@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import qbull
@@ -123,5 +122,5 @@ async def enqueue_everything(who: str) -> None:
     await app.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(enqueue_everything(sys.argv[1]))
+def main(who: str) -> None:
+    asyncio.run(enqueue_everything(who))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -216,11 +215,11 @@ async def read(who: str) -> None:
     record("read", "endless", await mixed.job(f"endless-{who}").state())
 
 
-async def main(command: str, who: str) -> None:
+async def carry_out(command: str, who: str) -> None:
     commands = {"enqueue": enqueue_everything, "change": change, "redrive": redrive, "read": read}
     await commands[command](who)
     await app.close()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def main(command: str, who: str) -> None:
+    asyncio.run(carry_out(command, who))
