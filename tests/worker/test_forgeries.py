@@ -12,10 +12,13 @@ import pytest
 import qbull
 from conftest import eventually
 from qbull.core.flow import Dependency, encode
-from qbull.core.ids import new_id
+from qbull.core.ids import new_id, new_token
 from qbull.core.record import ExtendedBody, body_of, repack
+from qbull.core.signals import NewSignal
 from qbull.store.store import Store
+from qbull.store.verbs.history import read_job_data
 from qbull.store.verbs.partition import NewJob, Partition
+from qbull.store.verbs.signals import send_signal
 
 KEY = qbull.Signed.new_key()
 ONCE = qbull.Retry(attempts=1)
@@ -282,3 +285,67 @@ async def test_a_row_that_somebody_else_wrote_is_not_signed(
                 await job.result(timeout=20)
 
     assert bank.transferred == []
+
+
+async def test_a_replay_runs_an_earlier_call_of_a_unique_job_under_other_ids(bank: Bank) -> None:
+    unique = qbull.Unique(window=60, by=("to",), mode="last")
+    job = await bank.transfer.options(unique=unique, delay=60).enqueue(amount=5, to="bob")
+    partition, record = await bank.stored(job)
+    await bank.transfer.options(unique=unique).enqueue(amount=6, to="bob")
+    await job.promote()
+    await work_off(bank.app)
+    assert bank.transferred == [6]
+
+    for _ in range(2):
+        await planted(partition, record)
+    await work_off(bank.app)
+
+    assert bank.transferred == [6, 5, 5]
+
+
+async def test_a_replay_delivers_a_signal_again_to_a_later_wait(bank: Bank) -> None:
+    @bank.transfers.task(durable=True)
+    async def pay() -> list[int]:
+        job = qbull.current_job()
+        return [await job.wait_for("amount", type=int), await job.wait_for("amount", type=int)]
+
+    job = await pay.enqueue()
+    await job.signal("amount", 5)
+    partition, _ = await bank.stored(job)
+    seen = (await read_job_data(partition, job.id))[b"signal:1"]
+
+    await send_signal(partition, None, new_token(), job.id, NewSignal("amount", "0" * 16, seen))
+    async with bank.app.worker():
+        assert await job.result(timeout=20) == [5, 5]
+
+
+async def test_a_replay_puts_back_the_step_of_an_earlier_turn(bank: Bank, store: Store) -> None:
+    amounts = iter((10, 20))
+
+    async def ask() -> int:
+        return next(amounts)
+
+    @bank.transfers.task(durable=True)
+    async def pay(turn: int) -> int:
+        job = qbull.current_job()
+        amount = await job.step(ask)
+        await job.wait_for("go")
+        if turn == 1:
+            job.continue_as(2)
+        return amount
+
+    async def waits_in(turn: int) -> bool:
+        info = await job.info()
+        return info is not None and info.suspended == "waiting" and info.continued == turn - 1
+
+    job = await pay.enqueue(1)
+    async with bank.app.worker():
+        await eventually(lambda: waits_in(1))
+        partition, _ = await bank.stored(job)
+        seen = (await read_job_data(partition, job.id))[b"step:1"]
+        await job.signal("go")
+        await eventually(lambda: waits_in(2))
+
+        await store.server.call("HSET", f"{partition.base}job:{job.id}", "step:1", seen)
+        await job.signal("go")
+        assert await job.result(timeout=20) == 10
