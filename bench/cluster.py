@@ -301,10 +301,10 @@ def sharing_rows(partitions: int, plan: ClusterPlan, found: Mapping[str, float])
 
 @contextmanager
 def _told(say: Callable[[str], None], what: str) -> Iterator[None]:
-    """A measurement that takes too long has no rows, and the others go on."""
+    """A measurement that fails or takes too long has no rows, and the others go on."""
     try:
         yield
-    except TimeoutError as error:
+    except (RuntimeError, TimeoutError) as error:
         say(f"{what}: {error}")
 
 
