@@ -91,7 +91,7 @@ class OrdersApp:
 
 @pytest.fixture(name="orders_app")
 def make_orders_app(app: qbull.App) -> OrdersApp:
-    app.queue("other")
+    app.queue("other", order="key")
     return OrdersApp(app)
 
 
@@ -105,6 +105,7 @@ async def test_a_listener_hears_how_everything_is_and_what_changes(
         changed = await stream.until("stats")
 
     assert snapshot.data["queues"]["orders"]["waiting"] == 1
+    assert [snapshot.data["queues"][name]["hasLanes"] for name in ("orders", "other")] == [False, True]
     assert set(snapshot.data["queues"]) == {"orders", "other"}
     assert (set(changed.data["queues"]), changed.data["queues"]["orders"]["waiting"]) == ({"orders"}, 2)
     assert changed.data["queues"]["orders"]["perSecond"]["enqueued"] > 0

@@ -22,7 +22,6 @@ from browser import options
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from playwright.async_api import Error as BrowserError
 
-from needed_tools import skip_without_tool
 from qbull.embedded.server import EmbeddedServer
 
 HERE = Path(__file__).parent
@@ -199,6 +198,8 @@ async def open_browser() -> AsyncIterator[Browser]:
         try:
             browser = await play.chromium.launch(**options())  # type: ignore[arg-type]
         except BrowserError as error:
+            from needed_tools import skip_without_tool  # pytest's path has it, that of million.py has not
+
             why = str(error).strip().splitlines()[0]
             skip_without_tool(
                 f"no Chromium: {why}; install the package chromium, or run: playwright install chromium"

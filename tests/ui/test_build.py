@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
@@ -9,11 +10,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from needed_tools import needs_tool
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "src" / "qbull" / "ui"
 FIRST_LOAD = 80_000
+FIRST_LOAD_IN_SPANISH = 110_000
 """Bytes, compressed."""
 
 built = needs_tool(
@@ -37,6 +41,10 @@ def test_the_first_load_is_small() -> None:
 
     assert len(sizes) >= 2
     assert sum(sizes.values()) < FIRST_LOAD, sizes
+    words = {file.name: file.stat().st_size for file in (BUILT / "assets").glob("es*.js.gz")}
+    assert len(words) == 3 and sum(sizes.values()) + sum(words.values()) < FIRST_LOAD_IN_SPANISH, words
+    on_demand = [file.name for file in (BUILT / "assets").glob("*layout*.js.gz")]
+    assert len(on_demand) == 1 and not set(on_demand) & {f"{Path(name).name}.gz" for name in needed}
 
 
 @built
@@ -55,6 +63,14 @@ def test_no_address_outside_the_server_is_in_the_page() -> None:
     }
 
     assert found - allowed == set()
+
+
+@pytest.mark.parametrize("program", ["million", "pictures"])
+def test_a_program_beside_the_tests_finds_its_modules_without_pytest(program: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    command = [sys.executable, "-c", f"import {program}"]
+    subprocess.run(command, cwd=Path(__file__).parent, env=environment, check=True)
 
 
 @built

@@ -30,7 +30,9 @@ async def test_a_key_that_waits_for_somebody_is_in_the_verdict(
     verdict = page.locator(".verdict")
     await expect(verdict).to_contain_text(re.compile("halted by (a )?dead letter"))
     await admin.press("Español", inside="aside")
-    await expect(verdict).to_contain_text(re.compile("Todas las colas funcionan; algo te espera.*fallido"))
+    await expect(verdict).to_contain_text(
+        re.compile("Todas las colas funcionan; hay algo pendiente.*fallido")
+    )
     await admin.press("English", inside="aside")
     await verdict.locator("li", has_text="payments").get_by_role("link", name="Show the keys").click()
     await page.get_by_role("link", name="verdict-1").first.click()
@@ -74,10 +76,16 @@ async def test_a_flow_that_failed_and_a_wide_one_are_seen(dashboard: DashboardSe
     page = await admin.go(f"job?queue=orders&id={failed}")
     await expect(page.locator(".step.fallback")).to_contain_text("completed")
     await expect(page.locator(".step", has_text="reserve")).to_contain_text("failed")
+    await expect(page.locator(".step .state-failed")).to_have_count(1)
+    for task in ("label", "ship"):
+        await expect(page.locator(".step", has_text=task).first).to_contain_text("not run")
+    await expect(page.locator(".timeline")).to_contain_text("Not run: another job of its flow failed")
     await admin.go(f"job?queue=orders&id={last}")
     await expect(page.locator(".step", has_text="label × 40")).to_contain_text("40 completed")
     await admin.go("flows")
-    await expect(page.locator("tr", has_text="rescued").first).to_be_visible()
+    rescued = page.locator("tr", has_text="rescued").first
+    await expect(rescued).to_contain_text("1 failed")
+    await expect(rescued.locator(".badge.state-failed")).to_have_count(1)
 
 
 async def test_alerts_are_seen_tried_and_silenced(dashboard: DashboardServer, admin: Person) -> None:

@@ -94,6 +94,14 @@ async def test_a_zoom_loads_finer_steps(dashboard: DashboardServer, admin: Perso
     box = await heat.bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
+    await expect(page.locator(".chart", has=heat)).to_contain_text("darker: more runs")
+    for part in range(198, 160, -1):  # some step at the right has runs
+        await page.mouse.move(box["x"] + box["width"] * part / 200, middle)
+        if await page.locator(".heat-part").count():
+            break
+    await expect(page.locator(".chart", has=heat).locator("figcaption")).to_contain_text(
+        re.compile(r"\d+ runs?,")
+    )
 
     async with page.expect_response(lambda one: "latency" in one.url and "from=" in one.url) as answer:
         await page.mouse.move(box["x"] + box["width"] * 0.93, middle)

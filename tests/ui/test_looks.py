@@ -28,8 +28,12 @@ CUT = """() => {
 """The elements whose content is wider than they are. Texts that end in an ellipsis on purpose are `.cut`."""
 
 IDLE_SECONDS = 6
+SETTLED_SECONDS = 3
+"""After these, the views that load when the browser has nothing else to do are there."""
 MOST_IDLE_SHARE = 0.02
 """Of a core, for scripts, styles and layout together."""
+MOST_PAINTED_SHARE = 0.06
+"""Of a core, for all that a tab costs: a dot that pulsed cost 0.11 alone."""
 
 
 @pytest.fixture(scope="session", name="jobs")
@@ -117,6 +121,29 @@ async def test_no_row_has_a_whole_id(dashboard: DashboardServer, admin: Person) 
         await expect(page.locator(".bone")).to_have_count(0)
         rows = await page.locator("main tbody").all_inner_texts()
         assert not [row for row in rows if re.search(r"\b[0-9a-f]{32}\b", row)], path
+
+
+async def _processor_seconds(browser: Browser) -> float:
+    """What the pages of a browser have cost until now, painting included: all its processes but the one that tests talk to."""
+    session = await browser.new_browser_cdp_session()
+    processes = (await session.send("SystemInfo.getProcessInfo"))["processInfo"]
+    await session.detach()
+    return sum(float(one["cpuTime"]) for one in processes if one["type"] != "browser")
+
+
+@pytest.mark.parametrize("path", ["", "workers", "queue?name=payments"])
+async def test_an_idle_tab_costs_almost_no_processor_time_not_even_for_painting(
+    dashboard: DashboardServer, browser: Browser, admin: Person, path: str
+) -> None:
+    page = await admin.go(path)
+    await expect(page.locator(".side .live")).to_have_text("Live")
+    await page.wait_for_timeout(SETTLED_SECONDS * 1000)
+
+    before = await _processor_seconds(browser)
+    await page.wait_for_timeout(IDLE_SECONDS * 1000)
+    share = (await _processor_seconds(browser) - before) / IDLE_SECONDS
+
+    assert share < MOST_PAINTED_SHARE, f"{share:.1%} of a core"
 
 
 async def test_an_idle_tab_costs_almost_no_cpu(dashboard: DashboardServer, admin: Person) -> None:

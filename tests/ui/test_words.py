@@ -65,6 +65,30 @@ async def test_what_is_filled_in_is_the_same_in_both() -> None:
     assert wrong == []
 
 
+FAMILIAR = re.compile(
+    r"\b(vos|t[uú]|tus|ti|te|tuy[oa]s?|acá|recién|saltead[oa]s?|dale|podés|puedes|debes|tienes|quieres)\b",
+    re.I,
+)
+VOSEO = re.compile(r"\b\w+(?:á|é|í)\b", re.I)
+"""Imperatives such as reintentá end like this, and few other words do."""
+OTHER_WORDS = {"está", "esté", "quizá", "qué", "así", "sí", "aquí", "allí"}
+
+
+def is_familiar(text: str) -> bool:
+    return bool(FAMILIAR.search(text)) or any(word.lower() not in OTHER_WORDS for word in VOSEO.findall(text))
+
+
+async def test_neutral_spanish_has_no_familiar_form() -> None:
+    """Neither of Argentina nor of elsewhere: the texts say usted, or nobody."""
+    sentences = (SOURCES / "words" / "es-server.ts").read_text().splitlines()
+    texts = [spanish for _, spanish in tables()]
+    argentine = (SOURCES / "words" / "es-ar.ts").read_text().splitlines()
+
+    assert len(texts) > 700
+    assert [one for one in (*texts, *sentences) if is_familiar(one)] == []
+    assert sum(map(is_familiar, argentine)) >= 20
+
+
 async def test_each_phrase_of_argentina_stands_for_a_neutral_one() -> None:
     spanish = "\n".join(
         file.read_text() for file in (SOURCES / "words").glob("es*.ts") if file.name != "es-ar.ts"

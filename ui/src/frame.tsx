@@ -1,5 +1,6 @@
 // The frame around every view: where one can go, who is here, and whether the numbers on show are still true.
 import { useEffect, useState } from "preact/hooks";
+import { unrefreshed } from "./ask";
 import type { Me } from "./wire";
 import { timeOfDay } from "./format";
 import { useKeys } from "./keyboard";
@@ -177,6 +178,16 @@ function LiveSwitch() {
 
 /** The numbers on show may be old: every view says as of when, and for what reason. */
 function Stale() {
+  const old = unrefreshed.value;
+  if (!stale.value && old) {
+    return (
+      <div class="stale" role="status">
+        <Icon name="dead" />
+        <b class="nowrap">{t("As of {time}", { time: timeOfDay(old.since) })}</b>
+        <span>{t("A part of this view could not be refreshed: {why}", { why: old.why })}</span>
+      </div>
+    );
+  }
   if (!stale.value) return null;
   const time = timeOfDay(knownAt.value);
   const paused = link.value === "paused";

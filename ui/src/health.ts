@@ -15,12 +15,18 @@ export function isFiring(one: HealthProblem): boolean {
   return one.severity !== "info";
 }
 
+function statusOf(problems: HealthProblem[]): Health["status"] {
+  if (problems.some((one) => one.severity === "critical")) return "unhealthy";
+  return problems.some(isFiring) ? "degraded" : "healthy";
+}
+
 async function ask(queues: string[]): Promise<void> {
   try {
     const told = await get<Health>("api/queues/health", AbortSignal.timeout(8000));
     const mine = (one: HealthProblem) => !queues.length || (one.queue !== null && queues.some((pattern) => fits(one.queue!, pattern)));
-    health.value = { ...told, problems: told.problems.filter(mine) };
-    firing.value = health.value.problems.filter(isFiring).length;
+    const problems = told.problems.filter(mine);
+    health.value = { ...told, status: statusOf(problems), problems };
+    firing.value = problems.filter(isFiring).length;
   } catch {
     // the frame says that the server does not answer
   }

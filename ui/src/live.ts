@@ -8,6 +8,8 @@ import { look, me } from "./session";
 import type { AllStats, Me, Stats } from "./wire";
 
 export interface LiveStats extends Stats {
+  /** Whether jobs of one key or partition wait for each other. Not known while the stream is away. */
+  hasLanes?: boolean;
   /** How many of the failed jobs failed because another one of their flow did. */
   cascades?: number;
   perSecond?: Record<"enqueued" | "completed" | "failed" | "retried", number>;

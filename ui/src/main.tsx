@@ -15,7 +15,8 @@ import { ReasonQuestion } from "./parts/reason";
 import { Toasts } from "./parts/toast";
 import { Frame } from "./frame";
 import { Login } from "./pages/login";
-import { logInByLink, look, me } from "./session";
+import { ServerAway } from "./pages/unreachable";
+import { logInByLink, look, me, unreachable } from "./session";
 import { Loading } from "./parts/blank";
 import { speakAsBefore } from "./words";
 
@@ -26,7 +27,7 @@ function Page() {
   }, [someone]);
   return (
     <>
-      {someone === undefined ? <Loading /> : someone === null ? <Login /> : <Frame me={someone} />}
+      {someone === undefined ? unreachable.value ? <ServerAway away={unreachable.value} /> : <Loading /> : someone === null ? <Login /> : <Frame me={someone} />}
       <Questions />
       <ReasonQuestion />
       <Toasts />
@@ -34,8 +35,12 @@ function Page() {
   );
 }
 
+const SOON_MS = 300;
+
 async function begin(): Promise<void> {
-  await Promise.all([speakAsBefore(), logInByLink().then(look).catch(() => (me.value = null))]);
+  const known = logInByLink().then(look);
+  await speakAsBefore();
+  await Promise.race([known, new Promise((then) => setTimeout(then, SOON_MS))]); // who is here is mostly known before anything is drawn
   const place = document.getElementById("page");
   if (place) render(<Page />, place);
 }

@@ -13,12 +13,27 @@ whenLost(() => {
   me.value = null;
 });
 
+export interface Unreachable {
+  message: string;
+  since: number;
+}
+
+/** Why it is not known who uses the page: the server that knows does not answer. */
+export const unreachable = signal<Unreachable | null>(null);
+const LOOK_MS = 5000;
+
+/** Ask who uses the page. A server that does not answer ends no session. */
 export async function look(): Promise<void> {
   try {
-    me.value = await get<Me>("api/me");
+    me.value = await get<Me>("api/me", AbortSignal.timeout(LOOK_MS));
+    unreachable.value = null;
   } catch (error) {
-    if (error instanceof Problem && error.status !== 401 && me.value === undefined) throw error;
-    me.value = null;
+    if (error instanceof Problem && error.status === 401) me.value = null;
+    else if (me.value === null) throw error;
+    else if (me.value === undefined) {
+      const message = error instanceof Problem ? error.message : "";
+      unreachable.value = { message, since: unreachable.peek()?.since ?? Date.now() };
+    }
   }
 }
 

@@ -1235,6 +1235,8 @@ export interface Verdict {
 export interface Waiting {
   p50Ms: number | null;
   p95Ms: number | null;
+  slowestQueue: string | null;
+  slowestP95Ms: number | null;
 }
 
 export interface Why {

@@ -313,7 +313,10 @@ class EventBroadcaster:
             for what in RATE_COUNTERS
         }
         self._totals[name] = now, counted.totals
-        return to_plain(view_of(LiveStatsView, stats, per_second=per_second, cascades=cascades))
+        has_lanes = queue.settings.lane_limit > 0
+        return to_plain(
+            view_of(LiveStatsView, stats, has_lanes=has_lanes, per_second=per_second, cascades=cascades)
+        )
 
     async def _progress(self) -> list[StreamEvent]:
         """Progress events of the jobs that somebody listens to."""

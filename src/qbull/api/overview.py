@@ -86,9 +86,6 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
 
     found = await asyncio.gather(*(one(queue) for queue in await context.queues_of(caller)))
     failing = await _fold(context, [failing for _, failing, _ in found])
-    waits: Counter[int] = Counter()
-    for _, _, counts in found:
-        waits.update(counts)
     problems = [
         one
         for one in (await context.health.get()).problems
@@ -99,11 +96,26 @@ async def read_overview(context: ApiContext, caller: Caller, span: int) -> views
         timestamp=now(),
         verdict=VerdictView.of(problems),
         minutes=[MinuteView.of(minute) for minute in _sum([rows for rows, _, _ in found])],
-        wait=views.WaitingView(
-            p50_ms=histograms.quantile(waits, 0.5), p95_ms=histograms.quantile(waits, 0.95)
-        ),
+        wait=_waiting({failing.queue.name: waits for _, failing, waits in found}),
         cascades=sum(group.count for _, one, _ in found for group in one.cascades),
         failing=failing[:MAX_FAILING_GROUPS],
+    )
+
+
+def _waiting(of_queues: dict[str, Counter[int]]) -> views.WaitingView:
+    """The waits of all queues together, and those of the slowest, which would vanish in them."""
+    together: Counter[int] = Counter()
+    for waits in of_queues.values():
+        together.update(waits)
+    p95 = {name: histograms.quantile(waits, 0.95) for name, waits in of_queues.items()}
+    slowest = max(
+        (name for name, ms in p95.items() if ms is not None), key=lambda name: p95[name] or 0, default=None
+    )
+    return views.WaitingView(
+        p50_ms=histograms.quantile(together, 0.5),
+        p95_ms=histograms.quantile(together, 0.95),
+        slowest_queue=slowest,
+        slowest_p95_ms=None if slowest is None else p95[slowest],
     )
 
 

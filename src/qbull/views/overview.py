@@ -23,10 +23,14 @@ class FailingView(Shape, kw_only=True):
 
 
 class WaitingView(Shape, kw_only=True):
-    """Time from runnable to start over the last minutes: median and 95th percentile, in milliseconds."""
+    """Time from runnable to start over the last minutes: median and 95th percentile of all queues together,
+    in milliseconds, and the queue with the longest 95th percentile.
+    """
 
     p50_ms: float | None
     p95_ms: float | None
+    slowest_queue: str | None
+    slowest_p95_ms: float | None
 
 
 class Overview(AnswerShape, kw_only=True):

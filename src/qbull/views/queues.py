@@ -47,9 +47,11 @@ class StatsView(Shape, kw_only=True):
 
 class LiveStatsView(StatsView, kw_only=True):
     """Counts in the stream of events, with jobs per second since the last event. `cascades` of the failed
-    jobs failed because another job of their flow did; counted are the newest 10,000 failed jobs.
+    jobs failed because another job of their flow did; counted are the newest 10,000 failed jobs. `has_lanes`:
+    whether its jobs wait for others of their key or partition.
     """
 
+    has_lanes: bool
     per_second: dict[str, float]
     cascades: int
 

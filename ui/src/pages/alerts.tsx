@@ -4,7 +4,7 @@ import { post } from "../api";
 import { useAsk } from "../ask";
 import { withShortIds } from "../format";
 import { Ago, Button, Card, Head, StateBadge, Tag } from "../parts/basics";
-import { Empty, Shown } from "../parts/blank";
+import { Empty, Loading, Shown } from "../parts/blank";
 import { Dialog } from "../parts/dialog";
 import { Icon } from "../parts/icon";
 import { say } from "../parts/toast";
@@ -83,10 +83,10 @@ function destinationText(one: AlertDestination): string {
 
 /** The same list as on the overview. */
 function Firing() {
-  const problems = health.value?.problems.filter(isFiring) ?? [];
+  const problems = health.value?.problems.filter(isFiring);
   return (
     <Card title={t("Firing")} flush>
-      {problems.length === 0 ? <Empty icon="done" title={t("All queues work normally")} /> : <ProblemList problems={problems} most={50} />}
+      {!problems ? <Loading rows={3} /> : problems.length === 0 ? <Empty icon="done" title={t("All queues work normally")} /> : <ProblemList problems={problems} most={50} />}
     </Card>
   );
 }

@@ -3,7 +3,7 @@ import { clock, count, duration } from "../format";
 import { Ago, Bar, Button, Card, Head, Tag } from "../parts/basics";
 import { Empty, Failed, Loading } from "../parts/blank";
 import { Choice } from "../parts/field";
-import { FlowLine } from "../parts/flow";
+import { FlowLine, notRun } from "../parts/flow";
 import { place, refine, to } from "../route";
 import { operator } from "../session";
 import { t } from "../words";
@@ -92,13 +92,14 @@ function Table({ flows, then }: { flows: ShownFlow[]; then: () => Promise<void> 
 
 function Row({ one, then }: { one: ShownFlow; then: () => Promise<void> }) {
   const all = Object.values(one.counts).reduce((sum, n) => sum + n, 0);
-  const failed = one.counts.failed ?? 0;
+  const unrun = notRun(one.steps);
+  const failed = (one.counts.failed ?? 0) - unrun;
   const end = one.finishedAt ? Date.parse(one.finishedAt) : clock.value;
   return (
     <tr data-row tabIndex={-1}>
       <td class="flow-name">
         <a href={to.job(one.queue, one.id)}>
-          <span class="strong">{one.first === one.task ? one.task : `${one.first} → ${one.task}`}</span>
+          <span class="strong cut">{one.first === one.task ? one.task : `${one.first} → ${one.task}`}</span>
           <small class="faint cut" title={one.about ?? undefined}>{one.about ?? one.flow.slice(0, 8)}</small>
         </a>
       </td>
@@ -108,9 +109,10 @@ function Row({ one, then }: { one: ShownFlow; then: () => Promise<void> }) {
       <td class="grow">
         <FlowLine steps={one.steps} />
       </td>
-      <td class="num nowrap" data-label={t("completed")}>
-        {t("{n} of {all}", { n: one.counts.completed ?? 0, all: one.more ? `${all}+` : all })}
-        {failed > 0 && <small class="bad-text"> · {count(failed)} {t("failed")}</small>}
+      <td class="num flow-ends" data-label={t("completed")}>
+        <span class="nowrap">{t("{n} of {all}", { n: one.counts.completed ?? 0, all: one.more ? `${all}+` : all })}</span>
+        {failed > 0 && <small class="bad-text nowrap"> · {count(failed)} {t("failed")}</small>}{" "}
+        {unrun > 0 && <small class="faint nowrap"> · {count(unrun)} {t("not run")}</small>}
       </td>
       <td class="num" data-label={t("Started")}>
         <Ago at={one.createdAt} />

@@ -10,6 +10,7 @@ import { Traceback } from "../parts/traceback";
 import { t } from "../words";
 import type { Attempt, History, Job } from "../wire";
 import { CompareAttempts } from "./job-compare";
+import { neverRan } from "./job-waits";
 import { Waterfall } from "./job-waterfall";
 
 export function Timeline({ job }: { job: Job }) {
@@ -38,6 +39,7 @@ export function Timeline({ job }: { job: Job }) {
 function Run({ one, last, job }: { one: Attempt; last: boolean; job: Job }) {
   if (job.state === "cancelled" && last && !one.at) return null;
   const well = last && job.state === "completed";
+  if (neverRan(job, one)) return <Point icon="cancel" title={t("Not run: another job of its flow failed")} when={job.finishedAt} />;
   return (
     <Point
       icon={well ? "done" : "failed"}

@@ -1,6 +1,6 @@
 // Why a job waited, as far as it is stored: the jobs of its flow, pauses of its queue, and the present reason.
 import { t, type Text } from "../words";
-import type { Flow, Job, Mark, Reason } from "../wire";
+import type { Attempt, Flow, Job, Mark, Reason } from "../wire";
 
 export interface Wait {
   text: string;
@@ -42,6 +42,11 @@ const present: Partial<Record<Reason["code"], Text>> = {
   "no-task": "No worker knows the task",
   "no-label": "No worker has its label",
 };
+
+/** It failed with another job of its flow; no worker ever had it. */
+export function neverRan(job: Job, one: Attempt): boolean {
+  return job.state === "failed" && job.flow !== null && job.worker === null && one.durationMs === 0;
+}
 
 /** The pauses of a queue after a time. Where the first event is its end, it had been paused before. */
 export function pausesOf(marks: Mark[], since: number, now: number): KnownWaits["pauses"] {

@@ -4,7 +4,7 @@ import { useAsk } from "../ask";
 import { clock, duration, moment } from "../format";
 import { t } from "../words";
 import type { Attempt, Flow, Job, Marks, Why } from "../wire";
-import { flowWaitOf, type KnownWaits, partsOf, pausesOf } from "./job-waits";
+import { flowWaitOf, type KnownWaits, neverRan, partsOf, pausesOf } from "./job-waits";
 
 interface Segment {
   kind: "waited" | "backoff" | "ran" | "failed" | "running";
@@ -23,7 +23,7 @@ export function segmentsOf(job: Job, attempts: Attempt[], known: KnownWaits, now
     segments.push(...parts.map((one) => ({ kind, ...one }) as Segment));
   };
   attempts.forEach((one, n) => {
-    if (!one.at) return;
+    if (!one.at || neverRan(job, one)) return;
     const start = Date.parse(one.at);
     wait(start);
     const well = n === attempts.length - 1 && job.state === "completed";

@@ -5,7 +5,7 @@ import { useAsk } from "../ask";
 import { count } from "../format";
 import { queues } from "../live";
 import { Ago, Button, Card, Head, StateBadge, Tag } from "../parts/basics";
-import { Empty, Shown } from "../parts/blank";
+import { Empty, Failed, Loading, Shown } from "../parts/blank";
 import { confirm } from "../parts/dialog";
 import { Field, Select } from "../parts/field";
 import { Icon } from "../parts/icon";
@@ -29,8 +29,16 @@ export function Keys() {
   );
 }
 
+/** The queues whose jobs can wait for each other, or all, as long as that is not known. */
+function namesWithLanes(): string[] {
+  return Object.values(queues.value ?? {})
+    .filter((one) => one.hasLanes !== false)
+    .map((one) => one.name)
+    .sort();
+}
+
 function Ask({ queue, keyNow }: { queue: string; keyNow: string }) {
-  const names = Object.keys(queues.value ?? {}).sort();
+  const names = namesWithLanes();
   const [in_, setIn] = useState(queue);
   const [text, setText] = useState(keyNow);
   const where = in_ || names[0] || "";
@@ -144,13 +152,20 @@ function Halted({ told, queue, then }: { told: Key; queue: string; then: () => P
 }
 
 function Lanes({ only }: { only: string }) {
-  const names = Object.keys(queues.value ?? {})
-    .filter((name) => !only || name === only)
-    .sort();
+  const names = namesWithLanes().filter((name) => !only || name === only);
   const [found, setFound] = useState<Record<string, number>>({});
-  const none = names.length > 0 && names.every((name) => found[name] === 0);
+  if (!queues.value) return <Loading rows={6} />;
+  if (names.length === 0) {
+    return (
+      <Card>
+        <Empty icon="keys" title={t("No queue keeps its jobs in order")}>{t("Queues with order=\"key\" or a Lane appear here.")}</Empty>
+      </Card>
+    );
+  }
+  const none = names.every((name) => found[name] === 0);
   return (
     <>
+      {names.some((name) => found[name] === undefined) && <Loading rows={6} />}
       {names.map((name) => (
         <QueueLines key={name} queue={name} told={(n) => setFound((before) => (before[name] === n ? before : { ...before, [name]: n }))} />
       ))}
@@ -165,7 +180,10 @@ function Lanes({ only }: { only: string }) {
 
 function QueueLines({ queue, told }: { queue: string; told: (n: number) => void }) {
   const asked = useAsk<Partitions>(at.queue(queue, "/partitions"), { every: 3000 });
-  if (!asked.data) return null;
+  if (!asked.data) {
+    if (asked.error) told(1);
+    return asked.error && <Card title={queue}><Failed error={asked.error} again={asked.again} /></Card>;
+  }
   const { haltedLanes } = asked.data;
   const longLanes = asked.data.longLanes.filter((one) => !haltedLanes.some((other) => other.key === one.key && other.partition === one.partition));
   told(haltedLanes.length + longLanes.length);

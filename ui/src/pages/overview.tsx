@@ -15,7 +15,7 @@ import { Throughput } from "../parts/throughput";
 import { to } from "../route";
 import { t } from "../words";
 import { KnownLine } from "./error-known";
-import type { Marks, Overview as Told, Verdict as Judged, Workers } from "../wire";
+import type { Health as Judged, Marks, Overview as Told, Workers } from "../wire";
 
 const SPANS = ["1h", "6h", "24h"] as const;
 const MINUTES = { "1h": 60, "6h": 360, "24h": 1440 };
@@ -31,7 +31,7 @@ export function Overview() {
   return (
     <>
       <Head title={t("Overview")} />
-      <Verdict told={told.error ? health.value : (told.data?.verdict ?? health.value)} />
+      <Verdict told={health.value} />
       <Figures now={Object.values(now)} told={told.data} workers={workers.data} />
       <Card title={t("Jobs per minute")} aside={<SpanChoice allowed={SPANS} />}>
         {told.data ? <Throughput minutes={told.data.minutes} span={span} marks={marks.data?.marks} onPick={(one) => openJobs(undefined, one)} /> : told.error ? <Failed error={told.error} again={told.again} /> : <Loading rows={5} />}
@@ -45,7 +45,7 @@ export function Overview() {
 }
 
 /** The state in one sentence, and every problem. The server sorts them by severity. */
-function Verdict({ told }: { told: Judged | null | undefined }) {
+function Verdict({ told }: { told: Judged | null }) {
   if (!told) return <div class="verdict" role="status"><Loading rows={1} /></div>;
   const { status, problems } = told;
   const tone = { unhealthy: "bad", degraded: "warn", healthy: "good" } as const;
@@ -77,14 +77,21 @@ function Figures({ now, told, workers }: { now: LiveStats[]; told: Told | undefi
   return (
     <div class="figures">
       <Figure label={t("Completed now")} value={now.some((one) => one.perSecond) ? rate(sum((one) => one.perSecond?.completed ?? 0)) : "–"} unit="/ s" note={told ? t("{n} in an hour", { n: done }) : "\u00a0"} />
-      <Figure label={t("Waiting")} value={short(sum((one) => countOf(one, "waiting")))} note={t("{n} later", { n: sum((one) => one.delayed) })} href={to.queues()} />
+      <Figure label={t("Waiting")} value={short(sum((one) => countOf(one, "waiting")))} note={t("{n} delayed", { n: sum((one) => one.delayed) })} href={to.queues()} />
       <Figure label={t("Running")} value={count(sum((one) => one.active))} note={slots === undefined ? "" : t("of {n} slots", { n: slots })} href={to.workers()} />
-      <Figure label={t("Waiting time")} value={told?.wait.p50Ms == null ? "–" : duration(told.wait.p50Ms)} note={!told ? "\u00a0" : told.wait.p95Ms == null ? t("no job has run lately") : t("median · p95 {time}", { time: duration(told.wait.p95Ms) })} />
+      <SlowestWait wait={told?.wait} />
       <Figure label={t("Oldest waiting")} value={oldest ? duration(age) : "–"} note={oldest ? oldest.name : sum((one) => countOf(one, "waiting")) ? t("all held back") : t("nothing waits")} tone={age > 60_000 ? "warn" : ""} href={oldest && to.jobs(oldest.name, "waiting")} />
       <Figure label={t("Failed in an hour")} value={told ? count(failed) : "–"} note={told ? t("{share} of all", { share: `${rate(share * 100)} %` }) : "\u00a0"} tone={failed ? "bad" : ""} href={to.dead()} />
       <Figure label={t("Workers")} value={processes === undefined ? "–" : count(processes)} note={processes === 0 ? t("no workers") : t("process|processes", { n: processes ?? 0 })} tone={processes === 0 ? "bad" : ""} href={to.workers()} />
     </div>
   );
+}
+
+/** The queue whose jobs wait longest: a figure of all queues together would hide it, or look like all of them. */
+function SlowestWait({ wait }: { wait: Told["wait"] | undefined }) {
+  const { slowestQueue: queue, slowestP95Ms: p95, p50Ms: median } = wait ?? {};
+  if (!queue || p95 == null) return <Figure label={t("Longest wait, p95")} value="–" note={wait && t("no run reported lately")} />;
+  return <Figure label={t("Longest wait, p95")} value={duration(p95)} note={`${queue} · ${t("median of all {time}", { time: duration(median ?? 0) })}`} href={to.queue(queue)} />;
 }
 
 function Failing({ told }: { told: Told | undefined }) {

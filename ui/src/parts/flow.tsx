@@ -5,13 +5,32 @@ import { to } from "../route";
 import { t, type Text } from "../words";
 import type { FlowStep } from "../wire";
 import { Button, type State, stateIcon } from "./basics";
-import { Icon } from "./icon";
+import { Icon, type IconName } from "./icon";
 
 const WIDE = 190;
 const HIGH = 52;
 const ACROSS = 54;
 const DOWN = 12;
 const FOLDED = 6; // more jobs of one task on one level are one box
+
+/** "not run": it failed because another job of the flow did, and counts under that. */
+type Shown = FlowStep["state"] | "not run";
+
+/** How many of the jobs that failed never ran. */
+export function notRun(steps: FlowStep[]): number {
+  return steps.filter((one) => shown(one, steps) === "not run").length;
+}
+
+function shown(one: FlowStep, steps: FlowStep[]): Shown {
+  const fell = one.state === "failed" && !one.fallback && one.waitsFor.some((n) => steps[n]?.state === "failed");
+  return fell ? "not run" : one.state;
+}
+
+/** The class and the icon of a state. */
+function looks(state: Shown): { kind: string; icon: IconName } {
+  if (state === "not run") return { kind: "state-cancelled", icon: "cancel" };
+  return { kind: `state-${state}`, icon: state === "removed" ? "trash" : stateIcon(state as State) };
+}
 
 export interface Box {
   steps: FlowStep[];
@@ -97,7 +116,7 @@ export function FlowGraph({ steps, here }: { steps: FlowStep[]; here: string }) 
               })}
             </svg>
             {boxes.map((box) => (
-              <StepBox key={`${box.x},${box.y}`} box={box} here={here} />
+              <StepBox key={`${box.x},${box.y}`} box={box} all={steps} here={here} />
             ))}
           </div>
         </div>
@@ -106,26 +125,28 @@ export function FlowGraph({ steps, here }: { steps: FlowStep[]; here: string }) 
   );
 }
 
-function StepBox({ box, here }: { box: Box; here: string }) {
+function StepBox({ box, all, here }: { box: Box; all: FlowStep[]; here: string }) {
   const one = box.steps[0] as FlowStep;
   const many = box.steps.length;
-  const state = overall(box.steps);
+  const state = overall(box.steps, all);
+  const { kind: colour, icon } = looks(state);
+  const texts = sums(box.steps, all);
   const mine = box.steps.some((step) => step.id === here);
   const place = { left: `${box.x}px`, top: `${box.y}px`, width: `${WIDE}px`, height: `${HIGH}px` };
   const inside = (
     <>
-      <span class={`step-icon state-${state}`}>
-        <Icon name={state === "removed" ? "trash" : stateIcon(state as State)} size={14} />
+      <span class={`step-icon ${colour}`}>
+        <Icon name={icon} size={14} />
       </span>
       <span class="step-words">
         <b class="cut">{many > 1 ? `${one.task} × ${many}` : one.task}</b>
-        <small class="faint cut">{many > 1 ? sums(box.steps) : note(one)}</small>
+        <small class="faint cut">{many > 1 ? texts : note(one, all)}</small>
       </span>
     </>
   );
-  const title = `${one.queue}/${one.task}: ${many > 1 ? sums(box.steps) : t(word(one))}${one.error ? `\n${one.error}` : ""}`;
+  const title = `${one.queue}/${one.task}: ${texts}${one.error ? `\n${one.error}` : ""}`;
   const kind = `step ${mine ? "here" : ""} ${one.fallback ? "fallback" : ""}`;
-  const href = many > 1 ? to.jobs(one.queue, state === "removed" ? undefined : state, { task: one.task }) : to.job(one.queue, one.id);
+  const href = many > 1 ? to.jobs(one.queue, state === "removed" ? undefined : state === "not run" ? "failed" : state, { task: one.task }) : to.job(one.queue, one.id);
   return one.kept || many > 1 ? (
     <a class={kind} style={place} href={href} title={title} aria-current={mine ? "true" : undefined}>
       {inside}
@@ -151,13 +172,13 @@ export function FlowLine({ steps }: { steps: FlowStep[] }) {
         <li key={n}>
           {n > 0 && <Icon name="right" size={11} />}
           {[...level.values()].map((some) => {
-            const state = overall(some);
+            const { kind, icon } = looks(overall(some, steps));
             return (
-              <span key={some[0]?.id} class={`badge state-${state} ${some[0]?.fallback ? "fallback" : ""}`} title={`${some[0]?.queue}/${some[0]?.task}: ${sums(some)}`}>
-                <Icon name={state === "removed" ? "trash" : stateIcon(state as State)} size={12} />
+              <span key={some[0]?.id} class={`badge ${kind} ${some[0]?.fallback ? "fallback" : ""}`} title={`${some[0]?.queue}/${some[0]?.task}: ${sums(some, steps)}`}>
+                <Icon name={icon} size={12} />
                 {some[0]?.task}
                 {some.length > 1 && ` × ${some.length}`}
-                <span class="unseen"> {sums(some)}</span>
+                <span class="unseen"> {sums(some, steps)}</span>
               </span>
             );
           })}
@@ -168,24 +189,25 @@ export function FlowLine({ steps }: { steps: FlowStep[] }) {
 }
 
 /** What is worst, else what goes on, else how it ended. */
-function overall(steps: FlowStep[]): FlowStep["state"] {
-  const order: FlowStep["state"][] = ["failed", "active", "waiting", "delayed", "cancelled", "removed", "completed"];
-  return order.find((state) => steps.some((step) => step.state === state)) ?? "completed";
+function overall(some: FlowStep[], all: FlowStep[]): Shown {
+  const order: Shown[] = ["failed", "active", "waiting", "delayed", "cancelled", "not run", "removed", "completed"];
+  return order.find((state) => some.some((step) => shown(step, all) === state)) ?? "completed";
 }
 
-function sums(steps: FlowStep[]): string {
+function sums(some: FlowStep[], all: FlowStep[]): string {
   const counts = new Map<Text, number>();
-  for (const step of steps) counts.set(word(step), (counts.get(word(step)) ?? 0) + 1);
-  return [...counts].map(([text, n]) => (steps.length > 1 ? `${n} ${t(text)}` : t(text))).join(", ");
+  for (const step of some) counts.set(word(step, all), (counts.get(word(step, all)) ?? 0) + 1);
+  return [...counts].map(([text, n]) => (some.length > 1 ? `${n} ${t(text)}` : t(text))).join(", ");
 }
 
-function word(step: FlowStep): Text {
-  return step.blocked ? "waits for others" : step.state;
+function word(step: FlowStep, all: FlowStep[]): Text {
+  return step.blocked ? "waits for others" : shown(step, all);
 }
 
-function note(step: FlowStep): string {
+function note(step: FlowStep, all: FlowStep[]): string {
   if (step.fallback && step.blocked) return t("only if it fails");
-  const parts = [t(word(step))];
-  if (step.durationMs !== null && step.state !== "cancelled") parts.push(duration(step.durationMs));
+  const state = shown(step, all);
+  const parts = [t(word(step, all))];
+  if (step.durationMs !== null && state !== "cancelled" && state !== "not run") parts.push(duration(step.durationMs));
   return parts.join(" · ");
 }

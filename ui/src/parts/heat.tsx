@@ -75,6 +75,12 @@ export function Heat({ times, step, rows, period, label, onPick, onZoom }: HeatP
     const inner = (box.current?.clientWidth ?? 1) - LEFT - RIGHT;
     return period.from + (Math.max(0, Math.min(x - LEFT, inner)) / inner) * (period.to - period.from);
   };
+  /** The step with runs under the pointer, or null. */
+  const stepAt = (x: number) => {
+    const wanted = timeAt(x);
+    const n = times.findLastIndex((at) => at <= wanted);
+    return n >= 0 && wanted < times[n]! + step ? n : null;
+  };
   const placeOf = (at: number) => `calc(${LEFT}px + (100% - ${LEFT + RIGHT}px) * ${Math.max(0, Math.min(1, (at - period.from) / (period.to - period.from)))})`;
   const between = (from: number, to: number) => ({ left: placeOf(from), right: `calc(100% - ${placeOf(to)})` });
   const end = (event: PointerEvent) => {
@@ -95,7 +101,7 @@ export function Heat({ times, step, rows, period, label, onPick, onZoom }: HeatP
   return (
     <figure class="chart">
       <figcaption class="chart-legend" aria-hidden="true">
-        {label} {here !== null && <b>{textAt(here)}</b>}
+        {label} {here === null ? <span class="faint">{t("darker: more runs")}</span> : <b>{textAt(here)}</b>}
       </figcaption>
       <div class="chart-area">
         <canvas
@@ -108,7 +114,8 @@ export function Heat({ times, step, rows, period, label, onPick, onZoom }: HeatP
             event.currentTarget.setPointerCapture(event.pointerId);
             setDrag({ start: event.offsetX, now: event.offsetX });
           }}
-          onPointerMove={(event) => drag && setDrag({ ...drag, now: event.offsetX })}
+          onPointerMove={(event) => (drag ? setDrag({ ...drag, now: event.offsetX }) : setHere(stepAt(event.offsetX)))}
+          onPointerLeave={() => setHere(null)}
           onPointerUp={end}
           onPointerCancel={() => setDrag(null)}
         />

@@ -30,7 +30,7 @@ export function QueueLatency({ name }: { name: string }) {
       <Shown answer={asked} rows={5}>
         {(told) =>
           told.steps.length === 0 ? (
-            <Empty icon="waiting" title={t("No job has run in this time")}>{t("Workers report about every 15 seconds.")}</Empty>
+            <Empty icon="waiting" title={t("No run was reported in this time")}>{t("Workers report about every 15 seconds.")}</Empty>
           ) : marks.data || marks.error ? (
             <Pictures told={told} marks={marks.data?.marks ?? []} />
           ) : (

@@ -15,7 +15,9 @@ interface ThroughputProps {
 }
 
 /** The means of some minutes each: a day has too many for one chart. */
-function made(minutes: Minute[], step: number): { times: number[]; of: (what: keyof Omit<Minute, "at">) => number[]; sums: (what: keyof Omit<Minute, "at">) => number } {
+type What = keyof Omit<Minute, "at">;
+
+function made(minutes: Minute[], step: number, zoom: Period | null): { times: number[]; of: (what: What) => number[]; total: (what: What) => string } {
   const whole = lived(minutes.slice(0, -1)); // the last minute is not over
   const groups: Minute[][] = [];
   for (const one of whole) {
@@ -24,10 +26,14 @@ function made(minutes: Minute[], step: number): { times: number[]; of: (what: ke
     if (last && Math.floor(Date.parse(last[0]!.at) / 60_000 / step) === at) last.push(one);
     else groups.push([one]);
   }
+  const inZoom = (one: Minute) => !zoom || (Date.parse(one.at) >= zoom.from * 1000 && Date.parse(one.at) < zoom.to * 1000);
+  const sum = (what: What) => minutes.filter(inZoom).reduce((all, one) => all + one[what], 0);
+  const running = zoom ? undefined : minutes.at(-1);
   return {
     times: groups.map((some) => Math.floor(Date.parse(some[0]!.at) / 60_000 / step) * step * 60),
     of: (what) => groups.map((some) => some.reduce((all, one) => all + one[what], 0) / some.length),
-    sums: (what) => whole.reduce((all, one) => all + one[what], 0),
+    // The minute that is not drawn yet counts: an incident may have begun in it.
+    total: (what) => t("{n} in all", { n: count(sum(what)) }) + (running ? ` · ${t("{n} this minute", { n: count(running[what]) })}` : ""),
   };
 }
 
@@ -35,11 +41,11 @@ export function Throughput({ minutes, span, marks = [], onPick, height = 180 }: 
   const zoom = zoomed();
   const shown = zoom ? Math.min(minutes.length, (zoom.to - zoom.from) / 60) : minutes.length;
   const step = shown > 400 ? 10 : shown > 100 ? 5 : 1;
-  const { flow, bad, times, sums } = useMemo(() => {
-    const told = made(minutes, step);
+  const { flow, bad, times, totals } = useMemo(() => {
+    const told = made(minutes, step, zoom);
     return {
       times: told.times,
-      sums: { [t("enqueued")]: told.sums("enqueued"), [t("completed")]: told.sums("completed"), [t("failed")]: told.sums("failed"), [t("retried")]: told.sums("retried") },
+      totals: { [t("enqueued")]: told.total("enqueued"), [t("completed")]: told.total("completed"), [t("failed")]: told.total("failed"), [t("retried")]: told.total("retried") },
       flow: [
         { name: t("enqueued"), colour: "--chart-quiet", values: told.of("enqueued") },
         { name: t("completed"), colour: "--chart-good", values: told.of("completed"), fill: true },
@@ -49,11 +55,11 @@ export function Throughput({ minutes, span, marks = [], onPick, height = 180 }: 
         { name: t("failed"), colour: "--chart-bad", values: told.of("failed"), fill: true },
       ],
     };
-  }, [minutes, step, language.value]);
+  }, [minutes, step, zoom?.from, zoom?.to, language.value]);
   const from = times[0] ?? 0;
   const asked = periodOf(span, step * 60);
   const period = asked.from < from && !zoom ? { ...asked, from } : asked;
-  const shared = { times, step: step * 60, period, marks, onZoom: zoomTo, onPick, say: rate, whole: (_: unknown, one: { name: string }) => t("{n} in all", { n: count(sums[one.name] ?? 0) }) };
+  const shared = { times, step: step * 60, period, marks, onZoom: zoomTo, onPick, say: rate, whole: (_: unknown, one: { name: string }) => totals[one.name] ?? "" };
   return (
     <div class="throughput">
       <Chart {...shared} series={flow} label={t("Jobs per minute")} height={height} />

@@ -21,5 +21,10 @@ export const argentine: [neutral: string, said: string][] = [
   ["pídala de nuevo", "pedila de nuevo"],
   ["defina $1", "definí $1"],
   ["use caracteres", "usá caracteres"],
+  ["también usted", "también vos"],
+  ["agregue alert=True", "agregale alert=True"],
+  ["Indique un motivo", "Indicá un motivo"],
+  ["Elija trabajos", "Elegí trabajos"],
+  ["vea cómo termina", "mirá cómo termina"],
   ["ponga el valor", "poné el valor"],
 ];

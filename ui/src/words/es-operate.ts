@@ -1,6 +1,11 @@
 // Spanish: what an operator does about a job that waits, about charts, flows and arguments.
 export const operateSpanish = {
   "All limits": "Todos los límites",
+  "Since {time}; tried again every few seconds.": "Desde las {time}; se intenta de nuevo cada pocos segundos.",
+  "A part of this view could not be refreshed: {why}": "Una parte de esta vista no se pudo actualizar: {why}",
+  "not run": "sin ejecutar",
+  "Not run: another job of its flow failed": "No se ejecutó: falló otro trabajo de su flujo",
+  "darker: more runs": "más oscuro: más ejecuciones",
   "Change the limit": "Cambiar el límite",
   "Fill in the signal": "Completar la señal",
   "It waits for the signal {signal}": "Espera la señal {signal}",
