@@ -25,6 +25,12 @@ async def print_letter(customer: str, page: int) -> int:
     return page
 
 
+async def subscribe(customer: str) -> str:
+    """Enqueue a flow of two letters; gives the id of the last."""
+    flow = await qbull.chain(print_letter.step(customer, 1), print_letter.step(customer, 2)).enqueue()
+    return flow.last.id
+
+
 @returns.task
 async def take_back(customer: str, parcel: int) -> int:
     if parcel % 5:
