@@ -57,6 +57,13 @@ def test_a_wrong_environment_is_said(shell: Shell, name: str, value: str) -> Non
         assert shell.refused(*command, **{name: value}).startswith(f"{name}={value!r}")
 
 
+@pytest.mark.parametrize("name", ["a on nopass", "a\nACL SETUSER eve on nopass", "", " a", "a\t"])
+def test_the_name_of_a_redis_user_is_one_word(shell: Shell, name: str) -> None:
+    said = shell.refused("acl", "producer", "--server-version", "7.2", "--user", name, code=2)
+
+    assert "give a name without spaces" in said
+
+
 @pytest.mark.parametrize(
     ("path", "line"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import signal
 import time
@@ -99,6 +100,40 @@ def test_the_start_tells_if_no_proxy_is_declared(
     lines = [line for line in shell.err.splitlines() if "no proxy is declared" in line]
     assert len(lines) == is_said, shell.err
     assert all("--proxies" in line for line in lines)
+
+
+def test_the_start_warns_of_proxies_that_anybody_can_be(shell: Shell, app: qbull.App) -> None:
+    process = shell.start("serve", "sample_app:app", "--port", "0", "--proxies", "*", QUEUES_UI_PASS=TOKEN)
+
+    seen(lambda: "wrong passwords are not limited" in shell.err, within=60)
+
+    process.terminate()
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("proxies", ["proxy.internal", "10.0.0.7,*", "10.0.0.0/33", "10.0.0.7;10.0.0.8"])
+def test_proxies_that_would_never_match_are_refused(shell: Shell, app: qbull.App, proxies: str) -> None:
+    said = shell.refused("serve", "sample_app:app", "--port", "0", "--proxies", proxies, code=2)
+
+    assert "give IP addresses or networks, such as 10.0.0.7 or 10.0.0.0/8" in said
+
+
+async def test_a_network_of_proxies_is_trusted_and_a_client_claims_no_other_address(
+    shell: Shell, app: qbull.App
+) -> None:
+    proxies = ("--proxies", "10.9.0.1/24, 127.0.0.1/8")
+    shell.start("serve", "sample_app:app", "--port", "0", *proxies, QUEUES_UI_PASS=TOKEN)
+    url = url_of(shell)
+    # A client behind two proxies writes an address of its own before those that the proxies add.
+    forwarded = {"x-forwarded-for": "203.0.113.9, 198.51.100.4, 10.9.0.77"}
+    wrong = {"password": "a wrong password"}
+    tried = httpx.post(f"{url}/api/login", json=wrong, headers=forwarded, trust_env=False)
+
+    headers = {"authorization": f"Basic {base64.b64encode(f'admin:{TOKEN}'.encode()).decode()}"}
+    [entry] = httpx.get(f"{url}/api/audit", headers=headers, trust_env=False).json()["entries"]
+
+    assert tried.status_code == 401
+    assert entry["address"] == "198.51.100.4"
 
 
 async def test_tokens_are_made_listed_and_revoked(shell: Shell, app: qbull.App) -> None:

@@ -31,9 +31,16 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> t
     return version
 
 
+def _user(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The name of a user. More than one word would be more than a name in the printed line."""
+    if value is not None and (not value.isprintable() or len(value.split()) != 1 or " " in value):
+        raise click.BadParameter(f"{value!r}: give a name without spaces, for example web", ctx, param)
+    return value
+
+
 @click.command(name="acl")
 @click.argument("roles", nargs=-1, required=True, type=click.Choice(list(ACL_ROLES)), metavar="ROLE...")
-@click.option("--user", help="Name of the Redis user.  [default: the first role]")
+@click.option("--user", callback=_user, help="Name of the Redis user.  [default: the first role]")
 @click.option(
     "--queue", "queues", multiple=True, help="Limit the rights to this queue; may be given several times."
 )

@@ -28,6 +28,21 @@ from qbull.worker.process.wait_for_server import wait_for_server
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ANY_PROXY = "*"
+
+
+def _proxies(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The addresses and networks of proxies. A name would never match the address of a connection."""
+    given = [each.strip() for each in value.split(",") if each.strip()]
+    if given == [ANY_PROXY]:
+        return ANY_PROXY
+    try:
+        return ",".join(str(ipaddress.ip_network(each, strict=False)) for each in given)
+    except ValueError:
+        raise click.BadParameter(
+            f'"{value}": give IP addresses or networks, such as 10.0.0.7 or 10.0.0.0/8', ctx, param
+        ) from None
+
 
 def _with_app(command: F) -> F:
     """Turn MODULE:APP, --url and --prefix into an App, which the command gets as `app`."""
@@ -69,7 +84,8 @@ def _with_app(command: F) -> F:
     "--proxies",
     default="",
     metavar="ADDRESSES",
-    help="Proxies whose X-Forwarded headers are trusted, separated by commas.",
+    callback=_proxies,
+    help="IP addresses or networks of proxies whose X-Forwarded headers are trusted, separated by commas.",
 )
 @click.option(
     "--root-path",
@@ -140,7 +156,7 @@ def serve(
             duties = [start_actor(duty) for duty in alert_services(app)]
             try:
                 is_proxied = bool(root_path or access.hosts or not _is_loopback(host))
-                ready = functools.partial(_announce, host, generated, is_proxied and not proxies)
+                ready = functools.partial(_announce, host, generated, _proxy_hint(proxies, is_proxied))
                 await server.serve(api, host, port, proxies=proxies, root_path=root_path, ready=ready)
             finally:
                 await stop_actors(duties)
@@ -155,17 +171,28 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _announce(host: str, generated: str | None, needs_proxies: bool, port: int) -> None:
-    """Print the address, the password if it was generated, and that a proxy would have to be declared."""
+def _proxy_hint(proxies: str, is_proxied: bool) -> str | None:
+    """Advice about the proxies; None if none is needed."""
+    if proxies == ANY_PROXY:
+        return (
+            "--proxies '*' trusts everybody: each client can claim any address, so wrong passwords are "
+            "not limited. Name the proxies instead, such as --proxies 10.0.0.0/8"
+        )
+    if is_proxied and not proxies:
+        return (
+            "no proxy is declared: all clients behind a proxy count as one address. "
+            "If there is one, name it with --proxies ADDRESS"
+        )
+    return None
+
+
+def _announce(host: str, generated: str | None, proxy_hint: str | None, port: int) -> None:
+    """Print the address, the password if it was generated, and the hint about proxies if there is one."""
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104
     address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/ui"
     click.echo(f"qbull serve: {address}; press Ctrl-C to stop", err=True)
-    if needs_proxies:
-        click.echo(
-            "qbull serve: no proxy is declared: all clients behind a proxy count as one address. "
-            "If there is one, name it with --proxies ADDRESS",
-            err=True,
-        )
+    if proxy_hint is not None:
+        click.echo(f"qbull serve: {proxy_hint}", err=True)
     if generated is not None:
         click.echo(
             f"qbull serve: user admin, password {generated} (set QBULL_PASSWORD to choose your own)", err=True
