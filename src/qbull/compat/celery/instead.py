@@ -111,15 +111,15 @@ CELERY_REQUEST_ATTRIBUTE_HINTS = {
 }
 
 CELERY_REQUEST_CHANGE_HINTS = {
-    "chain": "a chain that has started is fixed; raise qbull.Fail(…) to end it, or pass a value on that tells "
-    "the next tasks to do nothing",
+    "chain": "a chain that has started is fixed; raise qbull.Fail(…) to end it, "
+    "or pass a value on that tells the next tasks to do nothing",
     "callbacks": "callbacks are fixed when the call is made; raise qbull.Fail(…) to call none",
 }
 """Changes of self.request."""
 
 
 def request_change_hint(name: str) -> str:
-    """What to do instead of `self.request.NAME = …`."""
+    """Return the replacement for `self.request.NAME = …`."""
     return CELERY_REQUEST_CHANGE_HINTS.get(name, "the request cannot be changed; use a variable")
 
 
