@@ -24,7 +24,6 @@ def run_suite(
     tests: Sequence[str],
     server_url: str,
     report: Path,
-    options: Sequence[str] = (),
 ) -> dict[str, tuple[str, str]]:
     """The outcome and the reason of each test.
 
@@ -34,12 +33,11 @@ def run_suite(
         tests: The files.
         server_url: The address of a server.
         report: The file for the outcomes.
-        options: More options of pytest.
     """
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", f"--timeout={TEST_TIMEOUT_SECONDS}"]
     for name in (plugin, "suite_report", "no:cacheprovider", *PLUGINS_LEFT_OUT):
         command += ["-p", name]
-    command += ["-c", os.devnull, "--rootdir=.", *options, *tests]
+    command += ["-c", os.devnull, "--rootdir=.", *tests]
     environment = os.environ | {
         "SUITE_SERVER": server_url,
         "SUITE_REPORT": str(report),
