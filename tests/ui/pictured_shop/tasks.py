@@ -84,7 +84,10 @@ async def invoice(order: int) -> str:
     return f"invoices/{order}.pdf"
 
 
-@orders.task
+carrier_api = qbull.Limit("carrier-api", rate=qbull.Rate(8, per=60), concurrency=2)
+
+
+@orders.task(limit=carrier_api)
 async def label(order: int, carrier: str) -> str:
     await asyncio.sleep(1.2)
     return f"labels/{order}-{carrier}.zpl"
