@@ -36,10 +36,16 @@ ERROR_LOG_SECONDS = 60.0
 
 
 class AlertService:
-    """The alerting loop of one process. `app` is the app's prefix."""
+    """The alerting loop of one process. `app` is the app's prefix.
 
-    def __init__(self, make_store: Callable[[], Store], app: str, alerts: Alerts) -> None:
+    With `hides_values` the alerts have the type of an error, and not its text.
+    """
+
+    def __init__(
+        self, make_store: Callable[[], Store], app: str, alerts: Alerts, *, hides_values: bool = False
+    ) -> None:
         self._make_store = make_store
+        self._hides_values = hides_values
         self._app = app
         self._alerts = alerts
         self._destinations = {destination.label: destination for destination in alerts.destinations}
@@ -59,7 +65,7 @@ class AlertService:
         try:
             await self._outage.retry_until_up(store.open)
             await worker.start()
-            watch = ProblemWatcher(store, self._alerts, worker.id)
+            watch = ProblemWatcher(store, self._alerts, worker.id, hides_values=self._hides_values)
             while True:
                 began = time.monotonic()
                 mine = await self._look(watch)

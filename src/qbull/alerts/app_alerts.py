@@ -15,4 +15,6 @@ def alert_services(app: App) -> list[Callable[[], Awaitable[None]]]:
         return []
     from qbull.alerts.alerting import AlertService
 
-    return [AlertService(app._make_store, app.prefix, app.alerts).run]
+    access = app.environment.access
+    hides_values = access.hide_payloads or bool(access.redact)
+    return [AlertService(app._make_store, app.prefix, app.alerts, hides_values=hides_values).run]

@@ -26,6 +26,7 @@ from qbull.core.problems import (
     evaluate_problems,
 )
 from qbull.core.record import DEFAULT_PRIORITY, ExtendedBody, pack
+from qbull.core.redaction import error_kind
 from qbull.store.read.health import read_health, registered_queues
 from qbull.store.read.inspect import Counts
 from qbull.store.store import Store
@@ -48,12 +49,27 @@ WATCHER_TAKEOVER_SECONDS = 10.0
 
 
 class ProblemWatcher:
-    """Detects the problems of one app. `who` names this process."""
+    """Detects the problems of one app.
+
+    Args:
+        store: the server.
+        alerts: the destinations.
+        who: names this process.
+        limits: when a queue is unhealthy.
+        hides_values: whether the texts of errors are left out, because they may have values of jobs.
+    """
 
     def __init__(
-        self, store: Store, alerts: Alerts, who: str, limits: HealthLimits = DEFAULT_HEALTH_LIMITS
+        self,
+        store: Store,
+        alerts: Alerts,
+        who: str,
+        limits: HealthLimits = DEFAULT_HEALTH_LIMITS,
+        *,
+        hides_values: bool = False,
     ) -> None:
         self._store = store
+        self._hides_values = hides_values
         self._alerts = alerts
         self._who = who
         self._limits = limits
@@ -110,7 +126,7 @@ class ProblemWatcher:
         if total != (first if before is None else before):
             newest = await problem_store.newest_failed(self._store, settings)
             if newest is not None and newest.ending is not None:
-                reason = (newest.ending.error or "")[:MAX_REASON_CHARS]
+                reason = self._shown(newest.ending.error or "")
                 problem = Problem("failed", settings.name, newest.body().task, newest.id, reason)
         return CounterReading(problem, total, max(first, 0), left)
 
@@ -141,7 +157,8 @@ class ProblemWatcher:
     ) -> AsyncIterator[GaugeReading]:
         found = await problem_store.failures(self._store, settings.name, seen.now_ms)
         for task, failures in found.items():
-            problem = Problem("repeated", settings.name, task, failures.job, failures.reason, failures.many)
+            reason = self._shown(failures.reason)
+            problem = Problem("repeated", settings.name, task, failures.job, reason, failures.many)
             # It is over when none fails any more, not when one fewer does.
             there = problem.name in seen.state.open or (
                 alert.repeated is not None and failures.many >= alert.repeated
@@ -161,6 +178,10 @@ class ProblemWatcher:
                 return GaugeReading(problem, there=False, resolved=False)
             case "completed" | "cancelled" | None:
                 return GaugeReading(problem, there=False)
+
+    def _shown(self, error: str) -> str:
+        """An error as messages have it."""
+        return error_kind(error) if error and self._hides_values else error[:MAX_REASON_CHARS]
 
     def _jobs(self, message: AlertNotification, rev: str) -> list[NewJob]:
         """One job for each destination: an unreachable one must not cause duplicates at the others."""
