@@ -100,6 +100,31 @@ async def test_too_many_headers_are_refused(web: Web) -> None:
     client.close()
 
 
+async def test_many_requests_at_once_on_one_connection_are_refused(web: Web) -> None:
+    client = await Client.connect(web)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sent = 0
+    with pytest.raises(ConnectionError):
+        while sent < 100 << 20:
+            await client.send((HEAD + b"\r\n") * 2000)
+            sent += 2000 * (len(HEAD) + 2)
+            await asyncio.sleep(0)
+
+    assert sent < 20 << 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+    assert await is_served(web)
+    client.close()
+
+
+async def test_some_requests_at_once_on_one_connection_are_answered(web: Web) -> None:
+    client = await Client.connect(web)
+
+    await client.send((HEAD + b"\r\n") * 20 + HEAD + b"Connection: close\r\n\r\n")
+
+    assert (await client.rest()).count(b"HTTP/1.1 401 ") == 21
+    client.close()
+
+
 async def test_a_body_that_nobody_reads_has_an_end_too(web: Web) -> None:
     client = await Client.connect(web)
     sent = 0

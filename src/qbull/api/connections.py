@@ -43,6 +43,7 @@ class ConnectionLimits:
         address_connections: Open connections of one address. Trusted proxies may have more.
         head_bytes: The request line and the headers together.
         headers: Number of headers.
+        waiting_requests: Requests of one connection that wait for the answer to an earlier one.
         head_seconds: Time to send the head, from the connection or from its first byte.
         body_bytes: The body, with the framing of its chunks.
         body_seconds: Time to send the body, besides the time that `body_bytes_per_second` allows.
@@ -55,6 +56,7 @@ class ConnectionLimits:
     address_connections: int = 1024
     head_bytes: int = 32 * 1024
     headers: int = 100
+    waiting_requests: int = 32
     head_seconds: float = 10.0
     body_bytes: int = 4 << 20
     body_seconds: float = 20.0
@@ -196,6 +198,10 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self.transport.is_closing():
+            return
+        if len(self.pipeline) >= self.table.limits.waiting_requests:
+            # Each of them takes a hundred times the memory of its bytes.
+            self._refuse(503)
             return
         self._is_in_head, self._head_bytes, self._body_bytes = False, 0, 0
         self._deadline = time.monotonic() + self.table.limits.body_seconds
