@@ -144,3 +144,36 @@ async def test_whoever_sees_no_payloads_cannot_filter_by_them(
             asked = {**dict([rest.split("=")]), **query}
             text = await viewer.refused(403, "GET", f"/api/queues/orders/{name}", params=asked)
             assert "shows arguments and errors to admins only" in text
+
+
+async def test_a_job_that_ended_with_another_shows_no_value_of_that_one(app: qbull.App) -> None:
+    """Its error has the text of the other's error, and its own arguments do not say what is hidden there."""
+    orders = app.queue("orders", retry=qbull.Retry(attempts=1))
+
+    @orders.task
+    async def ship(password: str) -> str:
+        raise ValueError(password + " is refused")
+
+    @orders.task
+    async def tell() -> None: ...
+
+    @orders.task(durable=True)
+    async def manage() -> str:
+        return await qbull.current_job().call(ship.step(SECRET))
+
+    flow = await qbull.chain(ship.step(SECRET), tell.step(), tell.step()).enqueue()
+    called = await manage.enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+        with pytest.raises(qbull.JobFailed):
+            await called.result(timeout=20)
+    async with opened(app, REDACTING) as web:
+        admin = await web.person(ADMIN)
+        shown = [await admin.get(f"/api/queues/orders/jobs/{id}") for id in (flow.last.id, called.id)]
+        texts = [await every_answer(admin, id) for id in (flow.last.id, called.id)]
+        guessed = await found(admin, errorContains="ValueError: " + SECRET[0])
+        answer = await admin.get("/api/jobs", q=f'error:"ValueError: {SECRET[0]}"')
+
+    assert all(job["error"].endswith("failed: ValueError: [redacted]") for job in shown)
+    assert all(SECRET not in text for text in texts)
+    assert (guessed, answer["jobs"]) == (0, [])

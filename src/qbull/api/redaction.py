@@ -18,7 +18,15 @@ from qbull.api.auth import Caller
 from qbull.api.problems import ApiProblem
 from qbull.core.access import Access
 from qbull.core.job_info import JobInfo
-from qbull.core.redaction import REDACTED, all_texts_in, error_kind, redact_text, redact_value, secrets_in
+from qbull.core.redaction import (
+    REDACTED,
+    all_texts_in,
+    error_kind,
+    redact_error,
+    redact_text,
+    redact_value,
+    secrets_in,
+)
 from qbull.store.verbs.audit_log import AuditLogRecord
 from qbull.views.steps import StepView
 
@@ -105,7 +113,7 @@ class Redaction:
             return REDACTED if info is None else redact_text(text, _all_secrets(info))
         if not self.fields:
             return text
-        return REDACTED if info is None else redact_text(text, secrets_in(info.payload, self.fields))
+        return REDACTED if info is None else redact_error(text, secrets_in(info.payload, self.fields))
 
     def error(self, error: str | None, info: JobInfo | None, caller: Caller | None) -> str | None:
         """The error of a job as this caller may see it; `info` is None if the job is not known."""
@@ -175,7 +183,7 @@ def _all_secrets(info: JobInfo) -> set[str]:
 
 
 def _redacted(text: str | None, found: set[str]) -> str | None:
-    return None if text is None else redact_text(text, found)
+    return None if text is None else redact_error(text, found)
 
 
 def _kind(error: str | None) -> str | None:

@@ -16,7 +16,7 @@ from qbull.core.codec import decode_untyped
 from qbull.core.failures import fingerprint
 from qbull.core.job_query import JobQuery, QueriedJob
 from qbull.core.record import ExtendedBody, State
-from qbull.core.redaction import redact_text, secrets_in
+from qbull.core.redaction import redact_error, secrets_in
 from qbull.errors import ArgumentsError
 
 
@@ -129,7 +129,7 @@ class JobFilter(msgspec.Struct, frozen=True):
         """A text of a job without the values of its hidden arguments."""
         if not self.hidden:
             return text
-        return redact_text(text, secrets_in(decode_untyped(body.payload), self.hidden))
+        return redact_error(text, secrets_in(decode_untyped(body.payload), self.hidden))
 
     def _fits(self, arguments: Any) -> bool:
         assert self.payload is not None

@@ -30,7 +30,7 @@ from qbull.core.ids import partition_in
 from qbull.core.moment import parse_moment
 from qbull.core.query_text import QueryTerm, QueryValue, read_terms
 from qbull.core.record import STATES, ExtendedBody, State
-from qbull.core.redaction import redact_text, redact_value
+from qbull.core.redaction import redact_error, redact_value
 from qbull.errors import ArgumentsError
 
 ARGUMENT_PREFIX = "args."
@@ -223,7 +223,7 @@ class _SeenJob:
         return self._shown(self.job.error)
 
     def _shown(self, text: str) -> str:
-        return redact_text(text, self._redacted[1]) if self.job.hidden else text
+        return redact_error(text, self._redacted[1]) if self.job.hidden else text
 
 
 def parse_query(text: str, now: datetime, zone: tzinfo | None) -> JobQuery:

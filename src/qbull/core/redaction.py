@@ -19,10 +19,18 @@ MIN_REDACTED_CHARS = 4
 """Shorter values are taken out of texts as whole words only: "no" would be found everywhere."""
 MAX_SECRET_CHARS = 10_000
 """A longer value is looked for by its start."""
+MAX_SECRETS_CHARS = 20_000
+"""If there are more characters to look for, the whole text is hidden: looking would take seconds."""
 
 _ERROR_KIND = re.compile(
     r"([A-Za-z_][A-Za-z0-9_.]{0,80}(?:Error|Exception|Warning|Timeout|Interrupt|Exit))(?:: |$)"
 )
+
+_OTHER_JOB = re.compile(
+    r'job \S{1,300} \([^()\n]{1,200}\) of queue "[^"\n]{1,100}" [a-z ]{1,60}: '
+    r'|queue "[^"\n]{1,100}": job \S{1,300} (?:failed|was cancelled): '
+)
+"""The start of the error of another job: of one that a job of a flow waits for, or that a job has called."""
 
 
 def redact_value(value: Any, fields: Collection[str], secrets: set[str]) -> Any:
@@ -57,9 +65,38 @@ def redact_text(text: str, secrets: Collection[str]) -> str:
     """A text without these values, in whatever form they are there."""
     if not text or not secrets:
         return text
-    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
-    pattern = re.compile("|".join(_pattern(form) for form in forms), re.IGNORECASE)
-    return _without_cut_end(pattern.sub(REDACTED, text), forms)
+    # No form of a value is shorter than the value, so a text has at most the start of a longer one.
+    most = len(text) + MIN_REDACTED_CHARS * 4
+    starts = {secret[:most] for secret in secrets}
+    if sum(map(len, starts)) > MAX_SECRETS_CHARS:
+        return REDACTED
+    lower = text.lower()
+    forms = {
+        form
+        for start in starts
+        for form in _forms(start)
+        if lower.find(form[:MIN_REDACTED_CHARS].lower(), max(len(lower) - len(form), 0)) >= 0
+        or form.lower() in lower
+    }
+    if not forms:
+        return text
+    ordered = sorted(forms, key=len, reverse=True)
+    pattern = re.compile("|".join(map(_pattern, ordered)), re.IGNORECASE)
+    return _without_cut_end(pattern.sub(REDACTED, text), ordered)
+
+
+def redact_error(text: str, secrets: Collection[str]) -> str:
+    """The same for an error. If it tells of another job, only the type of that job's error is left.
+
+    The arguments of the other job are not known here, so its error could have its hidden values.
+    """
+    found = _OTHER_JOB.search(text) if text else None
+    if found is None:
+        return redact_text(text, secrets)
+    end = found.end()
+    while (found := _OTHER_JOB.match(text, end)) is not None:
+        end = found.end()
+    return redact_text(text[:end], secrets) + error_kind(text[end:])
 
 
 def error_kind(error: str) -> str:
@@ -125,10 +162,11 @@ def _without_cut_end(text: str, forms: Iterable[str]) -> str:
     """Take the start of a value off the end of a text: errors are cut at some length."""
     ending = text.rstrip("….")
     lower = ending.lower()
+    first = len(ending)
     for form in (each.lower() for each in forms if len(each) > MIN_REDACTED_CHARS):
-        at = lower.find(form[:MIN_REDACTED_CHARS], max(len(lower) - len(form), 0))
-        while at >= 0:
+        at = lower.find(form[:MIN_REDACTED_CHARS], max(len(lower) - len(form), 0), first)
+        while 0 <= at < first:
             if form.startswith(lower[at:]):
-                return ending[:at] + REDACTED
-            at = lower.find(form[:MIN_REDACTED_CHARS], at + 1)
-    return text
+                first = at
+            at = lower.find(form[:MIN_REDACTED_CHARS], at + 1, first)
+    return text if first == len(ending) else ending[:first] + REDACTED
