@@ -60,7 +60,7 @@ class RecordedStep:
 
 def show_records(
     records: Sequence[StepRecord],
-    open_content: Callable[[int, bytes], bytes],
+    open_content: Callable[[StepRecord], bytes],
     limit_bytes: int | None = None,
 ) -> list[RecordedStep]:
     """The records of a history for people, without the starts of what has ended.
@@ -72,7 +72,7 @@ def show_records(
     shown, size = [], 0
     for record in records:
         is_omitted = limit_bytes is not None and size > limit_bytes
-        content = b"null" if is_omitted else open_content(record.number, record.content)
+        content = b"null" if is_omitted else open_content(record)
         size += len(content)
         if record.end == "l" and (job := _called_job(content)) is not None:
             called[record.key] = job

@@ -10,6 +10,7 @@ import msgspec
 from qbull.codecs.chain import ArgumentsElsewhere
 from qbull.codecs.context import payload_context, result_context
 from qbull.core.codec import decode_exactly, decode_untyped, encode_payload
+from qbull.core.durable import StepRecord
 from qbull.core.job_conflicts import unreadable
 from qbull.core.record import Body, UnreadableRecord, body_of
 from qbull.core.task import TaskSpec
@@ -84,13 +85,13 @@ class QueuePayloads:
             encoded = self.open_result(found.id, found.body().task, encoded or b"null")
         return encoded or b"null"
 
-    def open_step(self, id: str, task: str, number: int, content: bytes) -> bytes:
+    def open_step(self, id: str, task: str, record: StepRecord) -> bytes:
         """The content of a recorded step. It stays as it is if this app does not have the keys."""
         queue = self._queue
         try:
-            return queue.app._codecs.open(step_context(queue.name, id, task, number), content)
+            return queue.app._codecs.open(step_context(queue.name, id, task, record), record.content)
         except PayloadError:
-            return content
+            return record.content
 
     def open_published(self, id: str, task: str, name: str, content: bytes, kind: Any) -> Any:
         """A published value. Raises PayloadError if this app cannot read it, or must not."""

@@ -6,7 +6,7 @@ history are one change (lua/fork.lua). The id is drawn before it is sent, so sen
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ async def fork_job(queue: Queue, id: str, request: ForkRequest) -> tuple[str, bo
         )
     steps = copied_steps(records, request)
     try:
-        contents = _opened(queue, id, body.task, steps)
+        contents = _opened(queue, id, body.task, records, steps)
         payload = await _opened_payload(queue, id, body, request)
         published = await _opened_published(queue, id, body.task, copied_publications(records, steps))
     except ArgumentsError:
@@ -94,11 +94,14 @@ async def _ended_job(queue: Queue, id: str) -> tuple[StoredJob, ExtendedBody, li
     return found, body, records
 
 
-def _opened(queue: Queue, id: str, task: str, steps: list[CopiedStep]) -> dict[int, bytes]:
+def _opened(
+    queue: Queue, id: str, task: str, records: Sequence[StepRecord], steps: list[CopiedStep]
+) -> dict[int, bytes]:
     """The contents of the copied records without the codecs of the app. Raises PayloadError."""
     codecs, contents = queue.app._codecs, dict[int, bytes]()
+    originals = {record.number: record for record in records}
     for record, patch in steps:
-        context, content = step_context(queue.name, id, task, record.number), record.content
+        context, content = step_context(queue.name, id, task, originals[record.number]), record.content
         codecs.refuse_weaker(context, content)
         if patch is None:
             is_plain = not codecs.used and not is_wrapped(content)
@@ -175,7 +178,7 @@ def _history(
     protect, history = queue.app._codecs.protect, dict[bytes, bytes]()
     for record, _ in steps:
         number = record.number
-        content = protect(step_context(queue.name, id, task, number), contents[number])
+        content = protect(step_context(queue.name, id, task, record), contents[number])
         history[STEP_FIELD + b"%d" % number] = encode_record(replace(record, content=content))
     if sum(map(len, history.values())) > MAX_HISTORY_BYTES:
         raise TooLarge(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from qbull.app import App
 from qbull.codecs.context import ValueContext, result_context
 from qbull.core.calls import CALL_FIELD, CallOutcomes, HistoryChange, read_outcomes
-from qbull.core.durable import STEP_FIELD, read_history
+from qbull.core.durable import STEP_FIELD, StepRecord, read_history
 from qbull.core.flow import COMPLETED_LETTER, WAITING_LETTER, Dependency, FlowPlan, decode_flow_plan
 from qbull.core.outcome import Suspended
 from qbull.core.published import PUBLISHED_FIELD
@@ -128,15 +128,15 @@ class InlineSteps:
         context = published_context(kept.queue, kept.id, body_of(kept.record).task, name)
         return self._app._codecs.protect(context, content)
 
-    def protect(self, number: int, content: bytes) -> bytes:
-        return self._app._codecs.protect(self._context(number), content)
+    def protect(self, record: StepRecord) -> bytes:
+        return self._app._codecs.protect(self._context(record), record.content)
 
-    def open(self, number: int, content: bytes) -> bytes:
-        return self._app._codecs.open(self._context(number), content)
+    def open(self, record: StepRecord) -> bytes:
+        return self._app._codecs.open(self._context(record), record.content)
 
-    def _context(self, number: int) -> ValueContext:
+    def _context(self, record: StepRecord) -> ValueContext:
         kept = self._kept
-        return step_context(kept.queue, kept.id, body_of(kept.record).task, number)
+        return step_context(kept.queue, kept.id, body_of(kept.record).task, record)
 
     async def now_ms(self) -> int:
         return self._now_ms

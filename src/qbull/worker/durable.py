@@ -374,8 +374,8 @@ class DurableRun(RecordedRun):
         await self._replay.turn(name, None)
         encoded = self._encode_value(name, value)
         before = self._history.records[number]
-        content = self._services.protect(number, encoded)
-        record = msgspec.structs.replace(before, content=content, attempts=before.attempts + 1)
+        record = msgspec.structs.replace(before, content=encoded, attempts=before.attempts + 1)
+        record = msgspec.structs.replace(record, content=self._services.protect(record))
         stored = encode_record(record)
         if not await self._write(HistoryChange([(number, stored)], number + 1, self._history.last)):
             raise self._taken_over()

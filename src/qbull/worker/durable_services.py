@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from qbull.codecs.context import ValueContext
 from qbull.core.calls import CallOutcomes, HistoryChange
+from qbull.core.durable import StepRecord
 from qbull.core.flow import Dependency, FlowPlan
 from qbull.core.outcome import Suspended
 from qbull.core.values import ValueHooks
@@ -54,11 +55,11 @@ class DurableServices(Protocol):
     def protect_published(self, name: str, content: bytes) -> bytes:
         """Apply the codecs of the app to a value that the job publishes."""
 
-    def protect(self, number: int, content: bytes) -> bytes:
-        """Apply the codecs of the app to the record with this number."""
+    def protect(self, record: StepRecord) -> bytes:
+        """The content of a record, with the codecs of the app applied."""
 
-    def open(self, number: int, content: bytes) -> bytes:
-        """Undo the codecs of the app."""
+    def open(self, record: StepRecord) -> bytes:
+        """The content of a record, without the codecs of the app."""
 
     async def now_ms(self) -> int:
         """The server's clock."""
@@ -94,6 +95,12 @@ def stream_context(queue: str, id: str, task: str, key: bytes) -> ValueContext:
     return ValueContext("stream value", queue, task, id, key)
 
 
-def step_context(queue: str, id: str, task: str, number: int) -> ValueContext:
-    """Binds a record to its job and number: the codecs refuse it anywhere else."""
-    return ValueContext("step", queue, task, id, b"%d" % number)
+def step_context(queue: str, id: str, task: str, record: StepRecord) -> ValueContext:
+    """Binds the content of a record to its job, number and step, and to the way in which the step ended.
+
+    The codecs refuse it anywhere else: two steps that ran at the same time cannot swap their results, and an
+    error cannot be passed off as a result.
+    """
+    name = record.name.encode("utf-8", "surrogatepass")
+    about = (b"%d" % record.number, name, record.arguments, b"%d" % record.occurrence, record.end.encode())
+    return ValueContext("step", queue, task, id, b"".join(len(one).to_bytes(4, "big") + one for one in about))

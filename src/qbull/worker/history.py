@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from qbull.codecs.context import ValueContext
 from qbull.core.calls import CallOutcomes, HistoryChange
-from qbull.core.durable import History, read_history
+from qbull.core.durable import History, StepRecord, read_history
 from qbull.core.flow import Dependency, FlowPlan
 from qbull.core.outcome import Suspended, Undeliverable
 from qbull.core.record import created_ms_of
@@ -211,19 +211,19 @@ class _JobServices:
         id = job.id.decode("utf-8", "surrogateescape")
         return codecs.protect(published_context(job.queue, id, job.body.task, name), content)
 
-    def protect(self, number: int, content: bytes) -> bytes:
-        codecs = self._keeper.codecs
-        return codecs.protect(self._context(number), content) if codecs.used else content
+    def protect(self, record: StepRecord) -> bytes:
+        codecs, content = self._keeper.codecs, record.content
+        return codecs.protect(self._context(record), content) if codecs.used else content
 
-    def open(self, number: int, content: bytes) -> bytes:
-        codecs = self._keeper.codecs
+    def open(self, record: StepRecord) -> bytes:
+        codecs, content = self._keeper.codecs, record.content
         if not codecs.used and not is_wrapped(content):
             return content
-        return codecs.open(self._context(number), content)
+        return codecs.open(self._context(record), content)
 
-    def _context(self, number: int) -> ValueContext:
+    def _context(self, record: StepRecord) -> ValueContext:
         job = self._job
-        return step_context(job.queue, job.id.decode("utf-8", "surrogateescape"), job.body.task, number)
+        return step_context(job.queue, job.id.decode("utf-8", "surrogateescape"), job.body.task, record)
 
     async def now_ms(self) -> int:
         return await self._keeper.now_ms(self._delivered.delivery.partition)

@@ -203,11 +203,13 @@ class RecordedRun:
         """Write a record. It takes the signal or the outcome of a call that it has, or starts a call."""
         number = self._history.last + 1
         self._history.last = number
-        content = self._services.protect(number, content)
         started_ms, duration_ms = tried.times_ms()
         asked = self._history.ask_number(key)
         times = (started_ms, duration_ms)
         record = StepRecord(number, *key, end, content, *times, tried.count, asked, tried.schema)
+        protected = self._services.protect(record)
+        if protected is not content:
+            record = msgspec.structs.replace(record, content=protected)
         encoded = encode_record(record)
         if self._history.size + len(encoded) > MAX_HISTORY_BYTES:
             raise self._exceeded(f"{MAX_HISTORY_BYTES:,} bytes")
@@ -241,7 +243,7 @@ class RecordedRun:
         raise error
 
     def _content(self, record: StepRecord) -> bytes:
-        return self._services.open(record.number, record.content)
+        return self._services.open(record)
 
     def _encode_value(self, name: str, value: Any) -> bytes:
         try:
