@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 from web import ADMIN, PASSWORD, VIEWER, Person, Web, make_admin, make_nobody, make_viewer, open_web, opened  # noqa: F401 - some are fixtures
 
 import qbull
 from conftest import eventually
+from qbull.api.auth import address_of
 from qbull.store.store import Store
 from qbull.store.verbs import sessions, tokens
 
@@ -283,6 +285,19 @@ async def test_many_tries_at_once_are_counted_before_any_is_looked_at(store: Sto
     waits = [await sessions.count_attempt(store, "10.0.0.1") for _ in range(sessions.MAX_LOGIN_ATTEMPTS + 3)]
 
     assert [wait > 0 for wait in waits] == [False] * sessions.MAX_LOGIN_ATTEMPTS + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("client", "source"),
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("a socket", "a socket"),
+    ],
+)
+def test_tries_are_counted_for_an_address_or_for_a_network_of_ipv6(client: str, source: str) -> None:
+    assert address_of(Request({"type": "http", "headers": [], "client": (client, 0)})) == source
 
 
 async def test_one_who_guesses_from_many_addresses_is_slowed_down_too(store: Store) -> None:

@@ -277,6 +277,9 @@ def address_of(request: Request) -> str:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
+    if address.version == 6 and address.ipv4_mapped is not None:
+        # A proxy that listens to both versions writes addresses of IPv4 like this.
+        return str(address.ipv4_mapped)
     if address.version == 6:
         return str(ipaddress.ip_network((address, 64), strict=False))
     return host
