@@ -261,6 +261,35 @@ async def test_jobs_that_cannot_be_moved_stay_and_are_named(old: Old, new: NewAp
     assert queue.counts() == {"waiting": 3, "prioritized": 1, "waiting-children": 1}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"opts": "[1]"},
+        {"opts": '{"repeat": "x"}'},
+        {"opts": '{"repeat": [1]}'},
+        {"deid": b"\xff"},
+        {b"\xff": "x"},
+        {"name": b"\xff"},
+        {"timestamp": "inf"},
+        {"priority": "nan"},
+    ],
+    ids=str,
+)
+async def test_a_record_that_is_wrong_does_not_stop_the_others(
+    wrong: dict[Any, Any], old: Old, new: NewApp
+) -> None:
+    queue = BullQueue(old, "bullmq")
+    queue.run(["add", "welcome", {"to": "ann"}])
+    fields = {"name": "welcome", "data": '{"to": "eve"}', "opts": "{}", "timestamp": "1700000000000"}
+    old.redis.hset("bull:email:wrong", mapping=fields | wrong)
+    old.redis.rpush("bull:email:wait", "wrong")
+
+    await new.move(old)
+    await new.work()
+
+    assert "ann" in new.ran
+
+
 async def test_a_paused_queue_and_a_name_in_camel_case_are_moved(old: Old, new: NewApp) -> None:
     queue = BullQueue(old, "bullmq")
 

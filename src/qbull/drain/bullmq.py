@@ -185,7 +185,8 @@ class BullmqSource:
 
     async def _fields(self, base: str, id: str) -> dict[str, bytes]:
         flat = await self.old.call("HGETALL", base + id)
-        return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return {name.decode("utf-8", "replace"): value for name, value in pairs}
 
     async def _message(
         self, collection: SourceCollection, id: str, fields: dict[str, bytes], due_ms: float
@@ -197,7 +198,7 @@ class BullmqSource:
         leftovers = [f"{base}{id}{suffix}" for suffix in JOB_KEY_SUFFIXES]
         deduplicated = fields.get("deid")
         if deduplicated is not None:
-            mark = f"{base}de:{deduplicated.decode()}"
+            mark = f"{base}de:{deduplicated.decode('utf-8', 'replace')}"
             if await self.old.call("GET", mark) == id.encode():
                 leftovers.append(mark)
         is_bull = self._is_bull[queue]

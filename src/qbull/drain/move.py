@@ -145,7 +145,7 @@ class DrainRun:
             return await self._delivery.prepare(job)
         except CannotMove as why:
             self.report.leave(queue, task, str(why), id)
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             # Another program wrote the message, and one that is wrong must not stop the others.
             self.report.leave(queue, task, f"it cannot be read: {type(error).__name__}: {error}", id)
         self._source.stays(found.name)
