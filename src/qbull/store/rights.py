@@ -301,6 +301,10 @@ def acl_at_sentinels(user: str, scope: AclScope) -> str:
     return f"ACL SETUSER {user} reset on >{PASSWORD_PLACEHOLDER} &+switch-master {rights}"
 
 
+NO_PERMISSION_PREFIXES = ("NOPERM", "ACL failure", "The user executing the script can't")
+"""The start of a refusal; the last one is that of Redis 7.0, for a call in a script."""
+
+
 def missing_right(user: str, refusal: str, command: Sequence[object]) -> str:
     """Explain a NOPERM reply: the right that is missing, and how to grant it."""
     denied = re.search(r"permissions to run the '([^']+)' command", refusal)
@@ -309,7 +313,10 @@ def missing_right(user: str, refusal: str, command: Sequence[object]) -> str:
             f'user "{user}" may not run {denied.group(1)}; run "ACL SETUSER {user} +{denied.group(1)}", '
             'or give it all rights of its role as "qbull acl" prints them'
         )
-    if "channel" in refusal:
+    if "can't run this command" in refusal:
+        # Redis 7.0 does not tell which.
+        fact = "may not run a command of this call"
+    elif "channel" in refusal:
         fact = "may not use a channel of this app"
     else:
         at = 3 if command[:1] in (("EVAL",), ("EVALSHA",)) else 1

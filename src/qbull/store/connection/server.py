@@ -33,7 +33,7 @@ from qbull.store.connection.unavailable import (
     UNAVAILABLE_PREFIXES,
     unavailable_fact,
 )
-from qbull.store.rights import missing_right
+from qbull.store.rights import NO_PERMISSION_PREFIXES, missing_right
 
 if TYPE_CHECKING:
     from qbull.embedded.server import EmbeddedServer
@@ -279,7 +279,7 @@ class Server:
         if isinstance(error, foreign.OutOfMemoryError) or text.startswith("OOM"):
             fact = "the server is out of memory; raise its maxmemory or clean finished jobs"
             return ServerRefused(f"{self.address.shown}: {fact}")
-        if isinstance(error, foreign.NoPermissionError) or text.startswith(("NOPERM", "ACL failure")):
+        if isinstance(error, foreign.NoPermissionError) or text.startswith(NO_PERMISSION_PREFIXES):
             user = self.address.kwargs.get("username") or "default"
             return ServerRefused(f"{self.address.shown}: {missing_right(user, text, command)}")
         if isinstance(error, _REFUSAL_ERRORS):
