@@ -179,6 +179,29 @@ async def test_no_key_typed_into_a_query_that_just_appeared_is_lost(admin: Perso
     assert await page.evaluate(TYPED_BEFORE_THE_PAINT) == "s"
 
 
+CHOSEN_BEFORE_THE_PAINT = """async () => {
+  const settle = async () => { for (let n = 0; n < 50; n++) await Promise.resolve(); };
+  const paint = window.requestAnimationFrame;
+  window.requestAnimationFrame = () => 0;
+  const field = document.querySelector('main input[role="combobox"]');
+  field.value = "sta error:x";
+  field.setSelectionRange(3, 3);
+  field.dispatchEvent(new InputEvent("input", {bubbles: true}));
+  await settle();
+  document.querySelector("main [role=option]").dispatchEvent(new MouseEvent("mousedown", {bubbles: true, cancelable: true}));
+  await settle();
+  window.requestAnimationFrame = paint;
+  return [field.value, field.selectionStart];
+}"""
+
+
+async def test_the_caret_is_behind_a_completion_before_the_next_key(admin: Person) -> None:
+    page = await admin.go("jobs")
+    await expect(page.locator(".facet").first).to_be_visible()
+
+    assert await page.evaluate(CHOSEN_BEFORE_THE_PAINT) == ["state: error:x", len("state:")]
+
+
 async def test_the_page_speaks_spanish_and_remembers_it(admin: Person) -> None:
     page = await admin.go("queues")
 

@@ -26,7 +26,7 @@ export function Timeline({ job }: { job: Job }) {
         <Run key={n} one={one} last={n === attempts.length - 1} job={job} />
       ))}
       {crashes > 0 && <Point icon="failed" tone="bad" title={t("a worker died of it {n} time|a worker died of it {n} times", { n: crashes })} />}
-      {job.state === "waiting" && <Point icon="waiting" tone="waiting" title={t("Waits for a worker")} />}
+      {job.state === "waiting" && <Point icon="waiting" tone="waiting" title={t("Waiting")} />}
       {job.state === "delayed" && <Point icon="delayed" tone="delayed" title={job.suspended ? t("Sleeps") : job.attempt > 1 ? t("Waits for attempt {n}", { n: job.attempt }) : job.dueAt ? t("Waits for its time") : t("Waits for other jobs")} when={job.dueAt} />}
       {job.state === "active" && <Point icon="active" tone="active" title={t("Attempt {n} is running", { n: job.attempt })} note={worker} when={job.startedAt} />}
       {job.state === "cancelled" && <Point icon="cancel" title={t("Cancelled")} when={job.finishedAt} />}

@@ -1,5 +1,5 @@
 // The query bar: completes fields and values, says what is wrong with a query, and keeps views by name.
-import { useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useAsk } from "../ask";
 import { queues } from "../live";
 import { Button, STATES } from "../parts/basics";
@@ -64,6 +64,12 @@ export function QueryBar({ query, facets, error }: { query: string; facets: Face
   const fields = useAsk<QueryFields>("api/query-fields");
   const found = choices(typed, caret, fields.data, facets);
   const list = open ? found.list.slice(0, 9) : [];
+  const placed = useRef<number | null>(null);
+  useLayoutEffect(() => {
+    // Before the next key: after a frame, the caret would jump back over what was typed meanwhile.
+    if (placed.current !== null) input.current?.setSelectionRange(placed.current, placed.current);
+    placed.current = null;
+  });
   const moved = () => setCaret(input.current?.selectionStart ?? typed.length);
 
   const take = (choice: Choice) => {
@@ -74,7 +80,7 @@ export function QueryBar({ query, facets, error }: { query: string; facets: Face
     setCaret(at);
     setChosen(-1);
     setOpen(true);
-    requestAnimationFrame(() => input.current?.setSelectionRange(at, at));
+    placed.current = at;
   };
   const submit = (event?: Event) => {
     event?.preventDefault();

@@ -473,7 +473,6 @@ export const spanish = {
   waiting: "en espera",
   Waiting: "En espera",
   "Waits between attempts, in seconds": "Esperas entre intentos, en segundos",
-  "Waits for a worker": "Espera un worker",
   "Waits for attempt {n}": "Espera el intento {n}",
   "Waits for its time": "Espera su hora",
   Sleeps: "Duerme",
