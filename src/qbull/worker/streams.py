@@ -127,7 +127,7 @@ class StreamWriter:
 
 
 def key_of(job: RunningJob, content: bytes) -> EmittedKey | None:
-    """The key of a value; None if an earlier run of the durable job has emitted it, or this one was stopped."""
+    """The key of a value; None if an earlier run of the durable job emitted it, or this run was stopped."""
     # A thread may be here while its run is stopped. `stopped` is set first, so it is read last.
     run = job.durable
     if run is None:
