@@ -85,7 +85,9 @@ class Constants:
         }
         return cls(
             **_rounded(of_job),
-            idle_commands=_rounded({name: idle["commands_per_s"] for name, idle in cluster.get("idle", {}).items()}),
+            idle_commands=_rounded(
+                {name: idle["commands_per_s"] for name, idle in cluster.get("idle", {}).items()}
+            ),
             many={
                 partitions: {
                     workers: _rounded({name: found[name] for name in ("commands_per_s", "server_percent")})
