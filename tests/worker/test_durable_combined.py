@@ -1,14 +1,16 @@
-"""Suspended jobs of durable tasks with the other features of a queue: unique names, priorities, repartitioning."""
+"""Suspended jobs of durable tasks with the other features of a queue: unique names, priorities, limits, repartitioning, deploys."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Literal
 
 import pytest
 
 import qbull
 from conftest import eventually
+from qbull.store.store import Store
 
 
 async def is_suspended(job: qbull.Job[object]) -> bool:
@@ -128,3 +130,130 @@ async def test_sleeping_jobs_move_to_other_partitions_with_their_histories(app: 
     assert charged == dict.fromkeys(range(6), 2)
     for number in range(6):
         assert order.index(f"{number} woke up") < order.index(f"{number} followed")
+
+
+async def test_a_suspended_job_holds_nothing_of_a_shared_limit(app: qbull.App) -> None:
+    orders = app.queue("orders", limit=qbull.Limit("carrier", concurrency=1))
+
+    @orders.task(durable=True)
+    async def remind(number: int, sleeps: bool) -> int:
+        if sleeps:
+            await qbull.current_job().sleep(hours=24)
+        return number
+
+    async with app.worker():
+        asleep = [await remind.enqueue(number, sleeps=True) for number in range(3)]
+        for job in asleep:
+            await eventually(lambda job=job: is_suspended(job))
+        other = await remind.enqueue(3, sleeps=False)
+        assert await other.result(timeout=20) == 3
+        for number, job in enumerate(asleep):
+            await job.promote()
+            assert await job.result(timeout=20) == number
+
+
+class Version:
+    """A version of the code. An order is charged, sleeps and is then shipped; version 2 weighs it first, version 0 has no orders."""
+
+    def __init__(self, url: str, number: int) -> None:
+        self.app = qbull.App(url, prefix="test")
+        self.queue = self.app.queue("orders", order="key")
+        self.ran: list[str] = []
+
+        async def charge(order: int) -> None:
+            self.ran.append(f"charge {order}")
+
+        async def weigh(order: int) -> None:
+            self.ran.append(f"weigh {order}")
+
+        async def ship(order: int) -> None:
+            self.ran.append(f"ship {order}")
+
+        @self.queue.task(key="shop")
+        async def follow(order: int) -> None:
+            self.ran.append(f"follow {order}")
+
+        self.follow = follow
+        if number == 0:
+            return
+
+        @self.queue.task(durable=True, key="shop")
+        async def fulfil(order: int) -> int:
+            job = qbull.current_job()
+            await job.step(charge, order)
+            if number > 1 and await job.patched("weigh"):
+                await job.step(weigh, order)
+            await job.sleep(hours=24)
+            await job.step(ship, order)
+            return number
+
+        self.fulfil = fulfil
+
+
+@pytest.fixture
+async def versions(server_url: str, store: Store) -> AsyncIterator[list[Version]]:
+    made = [Version(server_url, number) for number in range(3)]
+    yield made
+    for version in made:
+        await version.app.close()
+
+
+async def test_jobs_that_sleep_through_a_deploy_go_on_with_the_new_code(versions: list[Version]) -> None:
+    _, old, new = versions
+    async with old.app.worker():
+        first = await old.fulfil.enqueue(1)
+        await eventually(lambda: is_suspended(first))
+        second = await new.fulfil.enqueue(2)
+    async with new.app.worker():
+        await first.promote()
+        assert await first.result(timeout=20) == 2
+        await eventually(lambda: is_suspended(second))
+        await second.promote()
+        assert await second.result(timeout=20) == 2
+
+    assert old.ran == ["charge 1"]
+    assert new.ran == ["ship 1", "charge 2", "weigh 2", "ship 2"]
+
+
+async def test_a_job_that_wakes_up_beside_code_without_its_task_keeps_its_place(
+    versions: list[Version],
+) -> None:
+    older, old, _ = versions
+    async with old.app.worker():
+        job = await old.fulfil.enqueue(1)
+        await eventually(lambda: is_suspended(job))
+    behind = await old.follow.enqueue(1)
+    async with older.app.worker():
+        await job.promote()
+
+        async def is_parked() -> bool:
+            return (await job.why()).reasons[0].code == "no-task"
+
+        await eventually(is_parked)
+        async with old.app.worker():
+            assert await job.result(timeout=20) == 1
+            await behind.result(timeout=20)
+
+    assert old.ran[:2] == ["charge 1", "ship 1"]
+    assert (old.ran[2:] + older.ran) == ["follow 1"]
+
+
+async def test_a_suspended_job_holds_nothing_of_lanes_and_shared_limits(app: qbull.App) -> None:
+    one_at_a_time = qbull.Limit("carrier", concurrency=1)
+    orders = app.queue("orders", lane=qbull.Lane(limit=1), limit=one_at_a_time)
+
+    @orders.task(durable=True, key="{customer}")
+    async def remind(customer: str, sleeps: bool) -> str:
+        if sleeps:
+            await qbull.current_job().sleep(hours=24)
+        return customer
+
+    async with app.worker():
+        asleep = [await remind.enqueue("ada", sleeps=True) for _ in range(3)]
+        for job in asleep:
+            await eventually(lambda job=job: is_suspended(job))
+        other = await remind.enqueue("ada", sleeps=False)
+        assert await other.result(timeout=20) == "ada"
+        for job in asleep:
+            await job.promote()
+            assert await job.result(timeout=20) == "ada"

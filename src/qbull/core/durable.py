@@ -150,10 +150,14 @@ class History:
     def is_before_patch(self, name: str) -> bool:
         """Whether an earlier run has passed this point, before the change with this name. Counts the ask."""
         key = StepKey(name, b"", self._asked.get((name, b""), 0))
-        if not self.unplayed or key in self._recorded:
+        if key in self._recorded or not (self.unplayed or self._has_unasked_starts()):
             return False
         self._asked[name, b""] = key.occurrence + 1
         return True
+
+    def _has_unasked_starts(self) -> bool:
+        """Whether an earlier run has started a sleep, a wait or a call that this run has not asked for yet."""
+        return any(self._asked.get(key[:2], 0) <= key.occurrence for key in self._started)
 
     def started(self, key: StepKey) -> StepRecord | None:
         """The start of a sleep, a wait or a call that has not ended."""

@@ -127,11 +127,12 @@ class Settler:
         position = delivered.position
         batch = self._batch()
         batch.outcomes.suspend(position, delivered.id, record, until, hold_lane=hold_lane)
-        # The rest of a train waits with it, unless it may pass.
-        if hold_lane or position.last:
+        if hold_lane:
+            return self._waits(batch, delivered, leaves_slot=True)
+        # The rest of a train passes it.
+        if position.last:
             batch.ended.append(delivered.delivery)
-            return True
-        return False
+        return position.last
 
     def start_anew(self, delivered: DeliveredJob, record: bytes) -> bool:
         """Let a durable job run again in its place, with this record and an empty history."""
