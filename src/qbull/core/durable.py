@@ -156,7 +156,7 @@ class History:
         return True
 
     def _has_unasked_starts(self) -> bool:
-        """Whether an earlier run has started a sleep, a wait or a call that this run has not asked for yet."""
+        """Whether an earlier run started a sleep, a wait or a call that this run has not asked for yet."""
         return any(self._asked.get(key[:2], 0) <= key.occurrence for key in self._started)
 
     def started(self, key: StepKey) -> StepRecord | None:

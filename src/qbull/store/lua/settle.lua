@@ -52,8 +52,8 @@ local function leave_lane(lane, is_last)
   if is_last then free_lane(lane) end
 end
 
--- Without an order, a job that sleeps, or waits for its next attempt or for a worker's code, leaves its slot to
--- others of its lane. One that waits for the rate of its lane stays: the others have no starts either.
+-- Without an order, a job that sleeps, or waits for its next attempt or for a worker's code, leaves its slot
+-- to others of its lane. One that waits for the rate of its lane stays: the others have no starts either.
 local function gives_up_slot(lane, word, record, detail)
   if ordered == 1 or #lane == SINGLE_LANE_BYTES or has_flag(record, KEEPS_LANE_FLAG) then return false end
   return word == 'park' or word == 'sleep' or (word == 'delay' and tonumber(detail) > 0)
