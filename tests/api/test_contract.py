@@ -57,6 +57,7 @@ JUDGED = {
     "POST /api/queues/{queue}/jobs/{id}/retry": "so they are here",
     "POST /api/queues/{queue}/jobs/{id}/reschedule": "one of delay and at, not both and not neither",
     "POST /api/queues/{queue}/jobs/{id}/update": "arguments are those of the task",
+    "POST /api/queues/{queue}/jobs/{id}/fork": "an id is printable",
     "POST /api/queues/{queue}/operations": "not every action is for every state",
     "POST /api/queues/{queue}/operations/preview": "so they are here, and not every date exists",
     "PUT /api/queues/{queue}/errors/{fingerprint}/acknowledgement": "a note is printable",
