@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tarfile
 import tomllib
@@ -77,9 +78,27 @@ def test_the_metadata_are_those_of_a_package_that_can_be_published(wheel: zipfil
     assert said["License-File"] == "LICENSE"
     assert said["Requires-Python"] == project["requires-python"]
     assert said["Description-Content-Type"] == "text/markdown"
-    assert said.get_payload() == (ROOT / "README.md").read_text()
+    assert read_in_the_repository(str(said.get_payload())) == (ROOT / "README.md").read_text()
     assert "Typing :: Typed" in said.get_all("Classifier", [])
     assert set(said.get_all("Provides-Extra", [])) == set(project["optional-dependencies"])
+
+
+def test_the_description_links_to_nothing_that_is_only_in_the_repository(wheel: zipfile.ZipFile) -> None:
+    [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    text = str(message_from_string(wheel.read(name).decode()).get_payload())
+    targets = re.findall(r'(?:\]\(|\bsrc(?:set)?=")([^)"\s]+)', text)
+
+    assert len(targets) > 20
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def read_in_the_repository(description: str) -> str:
+    """The description with the links of README.md."""
+    return re.sub(
+        r"https://(?:raw\.githubusercontent\.com/qbull/qbull/main|github\.com/qbull/qbull/blob/main)/",
+        "",
+        description,
+    )
 
 
 def test_the_changelog_speaks_of_this_version_or_of_the_next() -> None:

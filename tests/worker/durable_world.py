@@ -25,7 +25,14 @@ from psycopg_pool import AsyncConnectionPool
 
 from conftest import every_fault, strays
 from qbull.core.calls import CALL_PREFIX, CallOutcomes, HistoryChange
-from qbull.core.durable import PATCH_PREFIX, SLEEP_NAME, decode_record, digest_arguments, read_history
+from qbull.core.durable import (
+    PATCH_PREFIX,
+    SLEEP_NAME,
+    StepRecord,
+    decode_record,
+    digest_arguments,
+    read_history,
+)
 from qbull.core.flow import (
     HAS_DEPENDENTS_FLAG,
     Dependency,
@@ -162,11 +169,11 @@ class Life:
     def protect_published(self, name: str, content: bytes) -> bytes:
         return content
 
-    def protect(self, number: int, content: bytes) -> bytes:
-        return content
+    def protect(self, record: StepRecord) -> bytes:
+        return record.content
 
-    def open(self, number: int, content: bytes) -> bytes:
-        return content
+    def open(self, record: StepRecord) -> bytes:
+        return record.content
 
     async def now_ms(self) -> int:
         await self.point()

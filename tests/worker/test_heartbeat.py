@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,12 +17,13 @@ from qbull.embedded.server import EmbeddedServer
 from qbull.errors import ServerAway
 from qbull.store.connection.server import CALL_TIMEOUT_SECONDS
 from qbull.store.read import inspect
-from qbull.store.store import Store
+from qbull.store.store import ReadyStream, Store
 from qbull.store.verbs.partition import Partition, Reclaimed
 from qbull.store.verbs.workers import RegisteredWorker, ServedQueue
 from qbull.worker.actor import stop_actors
 from qbull.worker.outage import Outage
 from qbull.worker.process.heartbeat import Heartbeat, HeartbeatThread
+from qbull.worker.process.reclaimer import Reclaimer
 
 
 async def test_a_newcomer_lets_others_be_heard_before_it_calls_them_dead(store: Store) -> None:
@@ -200,6 +202,62 @@ async def heard_again(store: Store, worker: str, later: float, within: float = 2
         return await until() > first + later * 1000
 
     await eventually(newer, within)
+
+
+async def test_a_process_sweeps_everywhere_and_then_where_its_workers_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition has a reader, so that many workers look at each of them as often as one does."""
+    driver = await PartitionDriver.open(store, partitions=4)
+    monkeypatch.setattr("qbull.worker.process.heartbeat.RECLAIM_SWEEP_SECONDS", 0.0)
+    await store.register_worker("new", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1, [2])}), 30.0)
+    heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.3, Outage())
+    sweeps: list[set[int]] = []
+    streams = store.streams
+
+    async def noted(partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
+        sweeps.append({partition.number for partition in partitions})
+        return await streams(partitions)
+
+    async def swept_twice() -> bool:
+        await heartbeat.reclaim_dead_workers()
+        return len(sweeps) == 2
+
+    monkeypatch.setattr(store, "streams", noted)
+    await heartbeat.send()
+    await eventually(swept_twice)
+
+    assert sweeps == [{0, 1, 2, 3}, {2}]
+
+
+async def test_an_unknown_worker_found_in_one_partition_loses_its_deliveries_in_all(store: Store) -> None:
+    driver = await PartitionDriver.open(store, partitions=4)
+    for number in (1, 2):
+        driver.partition = store.partition(driver.settings, number)
+        await driver.enqueue(f"job{number}")
+        await driver.fetch("ghost")
+    reclaimer = Reclaimer(store, [driver.settings], -1.0)
+
+    async def still_held() -> int:
+        partitions = await store.partitions(driver.settings)
+        return sum([(await inspect.count(partition)).active for partition in partitions])
+
+    await reclaimer.sweep(set(), {"q": [0, 3]})
+    assert await still_held() == 2
+
+    await reclaimer.sweep(set(), {"q": [2]})
+    assert await still_held() == 0
+
+
+async def test_a_process_that_reads_many_partitions_sweeps_less_often(store: Store) -> None:
+    driver = await PartitionDriver.open(store, partitions=64)
+    waits: list[float] = []
+    for read in ([0], list(range(64)), list(range(1024))):
+        await store.register_worker("new", RegisteredWorker("h", 1, "p", {"q": ServedQueue(1, read)}), 30.0)
+        heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.3, Outage())
+        waits.append(await heartbeat.sweep())
+
+    assert waits == [60, 240, 300]
 
 
 async def silent(store: Store, worker: str) -> None:

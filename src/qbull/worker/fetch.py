@@ -21,7 +21,7 @@ from functools import partial
 from qbull.errors import ServerError
 from qbull.store.connection.server import ErrorReply
 from qbull.store.delivery import Delivery
-from qbull.store.read.pending import pending_deliveries
+from qbull.store.read.pending import pending_deliveries, pending_in
 from qbull.store.store import ReadyStream
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
@@ -105,8 +105,11 @@ class Fetcher:
         """The deliveries of these partitions that the server counts as pending for this worker."""
         return await pending_deliveries(self._store, self._worker, partitions)
 
-    def _partition(self, number: int) -> Partition:
-        return next(iter(self._streams[number].values())).partition
+    def _streams_of(self, group: Sequence[int]) -> dict[bytes, ReadyStream]:
+        return {name: stream for number in group for name, stream in self._streams[number].items()}
+
+    def _pending_check_seconds(self) -> float:
+        return PENDING_CHECK_SECONDS * max(len(self._readers) / 16, 1)
 
     def _close_read(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
         """Close a read. If a reply is on its way, the next reader picks up its deliveries."""
@@ -119,7 +122,7 @@ class Fetcher:
     async def _read(self, group: tuple[int, ...], *, cut: bool) -> None:
         # A reply may have been lost, with deliveries in it.
         lost = cut
-        look_again = time.monotonic() + (CLOSED_READ_GRACE_SECONDS if cut else PENDING_CHECK_SECONDS)
+        look_again = time.monotonic() + (CLOSED_READ_GRACE_SECONDS if cut else self._pending_check_seconds())
         # Partitions that have more than was wanted.
         more: deque[int] = deque()
         # There may be more than the limiter granted.
@@ -131,11 +134,11 @@ class Fetcher:
                 await self._wait_for_room()
                 continue
             if time.monotonic() > look_again:
-                lost, look_again = True, time.monotonic() + PENDING_CHECK_SECONDS
+                lost, look_again = True, time.monotonic() + self._pending_check_seconds()
             try:
                 if lost:
                     with self._buffer.track_departures() as left:
-                        mine = await self.pending_deliveries([self._partition(number) for number in group])
+                        mine = await pending_in(self._store, self._worker, self._streams_of(group))
                         deliveries = [delivery for delivery in mine if delivery_key(delivery) not in left]
                     lost = False
                     if self._limiter.limited:
@@ -223,7 +226,7 @@ class Fetcher:
             await delivery.partition.release(self._worker, [delivery.position])
 
     async def _read_all(self, group: tuple[int, ...], more: deque[int], want: int) -> list[Delivery]:
-        streams = {name: stream for number in group for name, stream in self._streams[number].items()}
+        streams = self._streams_of(group)
         if len(group) > 1:
             streams = dict(sorted(streams.items(), key=lambda item: item[1].level))
         readers = max(len(self._readers), 1)

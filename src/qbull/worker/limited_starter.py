@@ -95,7 +95,8 @@ class LimitedStarter:
                 self._jobs.drop_lost()
                 now = time.monotonic()
                 if now >= self._look_at or now < self._read_since + NEW_PARTITION_SECONDS:
-                    self._look_at = now + LIMITED_POLL_SECONDS
+                    # Less often if there are many partitions.
+                    self._look_at = now + LIMITED_POLL_SECONDS * max(len(self._share() or ()) / 16, 1)
                     for key in await self._outage.retry_until_up(self._keys):
                         self._jobs.add_waiting(key)
                 for key in self._jobs.waiting.keys() - self._serving:

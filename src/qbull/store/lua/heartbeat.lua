@@ -10,5 +10,6 @@ for i = rest, #ARGV, 2 do
   alive(ARGV[i], ttl_ms)
   if ARGV[i + 1] ~= '' then redis.call('HSET', roster, 'usage ' .. ARGV[i], ARGV[i + 1]) end
 end
-if redis.call('EXISTS', truce) == 1 then return {} end
-return redis.call('ZRANGE', workers, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)
+local silent = redis.call('ZRANGE', workers, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, 100)
+if #silent > 0 and redis.call('EXISTS', truce) == 1 then return {} end
+return silent

@@ -10,6 +10,7 @@ would be taken for dead itself.
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,11 @@ from qbull.worker.process.reclaimer import Reclaimer
 from qbull.worker.process.usage import UsageMeter
 
 RECLAIM_SWEEP_SECONDS = 60.0
+MAX_SWEPT_PARTITIONS_PER_MINUTE = 16
+"""A process that reads more partitions sweeps less often."""
+MAX_SWEEP_PAUSE_SECONDS = 300.0
+FULL_SWEEP_SECONDS = 600.0
+"""How often a process looks at all partitions. Otherwise it looks at those that its workers read."""
 MIN_HEARTBEAT_TIMEOUT_SECONDS = 0.5
 """The shortest time in which a server has to answer a heartbeat: a busy machine may be slow."""
 
@@ -55,7 +61,7 @@ class Heartbeat:
         self._min_idle = min_idle
         self._outage = outage
         self._first_sent_at = self._answered_at = 0.0
-        self._swept = -RECLAIM_SWEEP_SECONDS
+        self._next_sweep_at = self._next_full_sweep_at = 0.0
         self._soon = asyncio.Event()
         self._due = asyncio.Event()
         """Set if a worker has fallen silent, or if it is time to sweep."""
@@ -97,7 +103,10 @@ class Heartbeat:
             # heartbeats.
             return
         failure: ServerError | None = None
-        for worker in await self.send():
+        silent = await self.send()
+        # Others are reclaiming the same workers: each starts with another one.
+        random.shuffle(silent)
+        for worker in silent:
             if worker not in await self.send():
                 # It has sent a heartbeat while others were reclaimed.
                 continue
@@ -108,8 +117,25 @@ class Heartbeat:
         if failure is not None:
             raise failure
         if self._is_time_to_sweep():
-            self._swept = time.monotonic()
-            await self.reclaimer.sweep(set(self._workers()))
+            now = time.monotonic()
+            # Set before the sweep, so that one that fails is not repeated at once.
+            self._next_sweep_at = now + self._sweep_pause(0)
+            self._next_sweep_at = now + await self.sweep()
+
+    async def sweep(self) -> float:
+        """Reclaim deliveries of unknown workers, and return the seconds until the next sweep."""
+        now, own = time.monotonic(), set(self._workers())
+        read = await self.reclaimer.partitions_read_by(own)
+        if now < self._next_full_sweep_at:
+            await self.reclaimer.sweep(own, read)
+        else:
+            self._next_full_sweep_at = now + FULL_SWEEP_SECONDS
+            await self.reclaimer.sweep(own)
+        return self._sweep_pause(sum(map(len, read.values())))
+
+    def _sweep_pause(self, partitions: int) -> float:
+        seconds = RECLAIM_SWEEP_SECONDS * max(partitions / MAX_SWEPT_PARTITIONS_PER_MINUTE, 1)
+        return max(min(seconds, MAX_SWEEP_PAUSE_SECONDS), self._min_idle)
 
     async def _send_forever(self) -> None:
         while True:
@@ -128,7 +154,7 @@ class Heartbeat:
             await self._outage.retry_until_up(self.reclaim_dead_workers)
 
     def _is_time_to_sweep(self) -> bool:
-        return time.monotonic() - self._swept >= max(RECLAIM_SWEEP_SECONDS, self._min_idle)
+        return time.monotonic() >= self._next_sweep_at
 
 
 class HeartbeatThread:

@@ -6,7 +6,7 @@ Reclaiming may take long if the server is slow. It never delays heartbeats: they
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from qbull.config import QueueSettings
 from qbull.core.durability import Durability
@@ -90,11 +90,20 @@ class Reclaimer:
         else:
             await settle_confirmed(partition, self._store.confirmed(durability), outcomes)
 
-    async def sweep(self, own: set[str]) -> None:
+    async def partitions_read_by(self, workers: Collection[str]) -> dict[str, set[int]]:
+        """The partitions of each queue that these workers read, as they have registered."""
+        read: dict[str, set[int]] = {}
+        for worker in workers:
+            for queue, served in (await self._store.worker(worker)).queues.items():
+                read.setdefault(queue, set()).update(served.partitions)
+        return read
+
+    async def sweep(self, own: set[str], read: Mapping[str, Collection[int]] | None = None) -> None:
         """Reclaim deliveries of workers that are not in the registry: it may have been lost.
 
         Args:
             own: The workers of this process.
+            read: The partitions to look at, by queue. Looks at all partitions of a queue without any.
         """
         known = own | await self._store.remembered_workers()
         for limit in await shared_limits.names(self._store):
@@ -104,6 +113,8 @@ class Reclaimer:
             holders = await limits.slot_holders(self._store, settings.name)
             await limits.free_slots(self._store, settings.name, await self._unknown(holders, known))
             partitions = await self._store.partitions(settings)
+            if numbers := read and read.get(settings.name):
+                partitions = [partition for partition in partitions if partition.number in numbers]
             streams = await self._store.streams(partitions)
             for stream in (*streams.values(), *map(self._store.unparked_stream, partitions)):
                 consumers = await self._store.consumers(stream)
