@@ -29,11 +29,11 @@ async def test_the_overview_sums_up_all_queues(app: qbull.App, viewer: Person) -
     async with app.worker() as worker:
         await worker.drain()
 
-        async def counted() -> bool:
-            told = await viewer.get("/api/overview", minutes=60)
-            return told["wait"]["p50Ms"] is not None
+    async def counted() -> bool:
+        told = await viewer.get("/api/overview", minutes=60)
+        return told["wait"]["p50Ms"] is not None
 
-        await eventually(counted)
+    await eventually(counted)
     told = await viewer.get("/api/overview", minutes=60)
 
     assert len(told["minutes"]) == 60

@@ -57,11 +57,10 @@ async def test_the_slots_of_a_worker_that_is_gone_are_free(store: Store) -> None
 
 async def test_who_waits_longest_is_first_and_is_told(store: Store) -> None:
     q = LimitedQueue(store, max_active=1)
-    await q.ask("a", 1)
-    await q.ask("b", 1)
-    await q.ask("c", 1)
     async with aclosing(store.server.listen(store.names.bell)) as bell:
         await anext(bell)
+        for worker in ("a", "b", "c"):
+            await q.ask(worker, 1)
 
         again = await q.ask("a", 1, used_slots=0)
 
@@ -69,6 +68,23 @@ async def test_who_waits_longest_is_first_and_is_told(store: Store) -> None:
         assert (await asyncio.wait_for(anext(bell), 5))[1] == b"{test:q}:\nroom b"
         assert [(await q.ask(worker, 1)).granted for worker in ("c", "b")] == [0, 1]
     await q.leave("a", "b", "c")
+
+
+async def test_workers_that_ask_within_a_millisecond_wait_in_that_order(store: Store) -> None:
+    q = LimitedQueue(store, max_active=1)
+    waiting = [f"w{number}" for number in reversed(range(20))]
+    await q.ask("a", 1)
+    for worker in waiting:
+        await q.ask(worker, 1)
+
+    for first in waiting:
+        await q.leave("a")
+        others = [worker for worker in waiting if worker != first]
+        assert [(await q.ask(worker, 1)).granted for worker in (*others, first)] == [0] * len(others) + [1]
+        await q.leave(first)
+        waiting = others
+        await q.ask("a", 0, used_slots=1)
+    await q.leave("a")
 
 
 async def test_a_worker_may_hold_a_quarter_of_the_free_slots_ahead(store: Store) -> None:

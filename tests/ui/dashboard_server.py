@@ -81,14 +81,32 @@ class DashboardServer:
         """The first of these jobs whose first reason to wait is this one, once there is one."""
         deadline = time.monotonic() + 20
         while True:
-            reasons = {
-                id: self.ask("GET", f"queues/{queue}/jobs/{id}/why")["reasons"][0]["code"] for id in ids
-            }
+            reasons = {id: self._reason(queue, id) for id in ids}
             for id, reason in reasons.items():
                 if reason == code:
                     return id
             assert time.monotonic() < deadline, reasons
             time.sleep(0.03)
+
+    def enqueue_until_one_waits(self, queue: str, task: str, payload: dict[str, Any], code: str) -> list[str]:
+        """Enqueue jobs until one keeps waiting for this reason; it is the last of them.
+
+        Workers hear of a pause or a limit a moment after it was set, so the first jobs may still run.
+        """
+        ids: list[str] = []
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            ids.append(self.enqueue(queue, task, payload))
+            seen_until = time.monotonic() + 0.5
+            while (is_waiting := self._reason(queue, ids[-1]) == code) and time.monotonic() < seen_until:
+                time.sleep(0.03)
+            if is_waiting:
+                return ids
+            time.sleep(0.1)
+        raise AssertionError(f"no job of {queue} waits for {code}: {ids}")
+
+    def _reason(self, queue: str, id: str) -> str:
+        return str(self.ask("GET", f"queues/{queue}/jobs/{id}/why")["reasons"][0]["code"])
 
     def fail(self, n: int, error: str, task: str = "verify") -> list[str]:
         """Dead letters of the queue email."""

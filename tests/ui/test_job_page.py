@@ -100,7 +100,8 @@ async def test_the_action_is_beside_the_reason(dashboard: DashboardServer, admin
     dashboard.until("email", later, "completed")
 
     dashboard.ask("POST", "queues/slack/pause")
-    held = dashboard.enqueue("slack", "alert", {"channel": "#ops", "text": "hello"})
+    call = {"channel": "#ops", "text": "hello"}
+    [*_, held] = dashboard.enqueue_until_one_waits("slack", "alert", call, "paused")
     await admin.go(f"job?queue=slack&id={held}")
     await page.locator(".reasons").get_by_role("button", name="Resume slack").click()
     dashboard.until("slack", held, "completed")

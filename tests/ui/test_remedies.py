@@ -37,8 +37,7 @@ async def test_a_rate_is_changed_from_the_job_that_waits_for_it(
     dashboard: DashboardServer, admin: Person
 ) -> None:
     dashboard.ask("PUT", "queues/slack/settings", {"rate": {"count": 1, "per": 3600}})
-    ids = [dashboard.enqueue("slack", "alert", ALERT) for _ in range(3)]
-    dashboard.because("slack", [ids[-1]], "rate")
+    ids = dashboard.enqueue_until_one_waits("slack", "alert", ALERT, "rate")
     page = await opened(admin, "slack", ids[-1])
     await expect(page.locator(".waterfall li")).to_contain_text("Waits for the rate limit")
 
@@ -56,10 +55,8 @@ async def test_a_rate_is_changed_from_the_job_that_waits_for_it(
 async def test_a_concurrency_limit_leads_to_the_settings(dashboard: DashboardServer, admin: Person) -> None:
     dashboard.ask("PUT", "queues/reports/settings", {"maxActive": 1})
     call = {"customer": "limited", "month": "m", "seconds": 60}
-    ids = [dashboard.enqueue("reports", "monthly-statement", call) for _ in range(2)]
-    dashboard.until("reports", ids[0], "active")
-    dashboard.because("reports", [ids[1]], "limit")
-    page = await opened(admin, "reports", ids[1])
+    ids = dashboard.enqueue_until_one_waits("reports", "monthly-statement", call, "limit")
+    page = await opened(admin, "reports", ids[-1])
 
     await page.locator(".reasons").get_by_role("link", name="Change the limit").click()
 
@@ -69,8 +66,8 @@ async def test_a_concurrency_limit_leads_to_the_settings(dashboard: DashboardSer
 
 
 async def test_a_shared_limit_leads_to_its_page(dashboard: DashboardServer, admin: Person) -> None:
-    ids = [dashboard.enqueue("slack", "digest", {"channel": "#remedy"}) for _ in range(3)]
     # Any of the three may be the one that waits: several processes take jobs without a key.
+    ids = [dashboard.enqueue("slack", "digest", {"channel": "#remedy"}) for _ in range(3)]
     waits = dashboard.because("slack", ids, "shared-limit")
     page = await opened(admin, "slack", waits)
 
@@ -137,7 +134,7 @@ async def test_a_pause_and_a_delay_are_parts_of_the_waterfall(
 ) -> None:
     later = dashboard.enqueue("slack", "alert", ALERT, delay=3600)
     dashboard.ask("POST", "queues/slack/pause")
-    held = dashboard.enqueue("slack", "alert", ALERT)
+    [*_, held] = dashboard.enqueue_until_one_waits("slack", "alert", ALERT, "paused")
     page = await opened(admin, "slack", held)
     await expect(page.locator(".waterfall li")).to_contain_text("The queue is paused")
 

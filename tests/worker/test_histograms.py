@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -36,6 +37,29 @@ async def test_a_worker_that_stops_leaves_its_figures_behind(app: qbull.App, sto
     assert named[STARTED_FIELD] == 7 and waits.count == 7
     assert durations["send"].sum >= 0.05
     assert 0 <= waits.sum < 60
+
+
+async def test_the_waits_of_the_first_jobs_of_a_worker_count(
+    app: qbull.App, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited longest. Their start can be placed on the server's clock only if the worker knows it by then."""
+    email = app.queue("email")
+    add = histograms.add
+
+    async def slow_add(store: Store, queue: str, token: str, counted: Mapping[str, int]) -> int:
+        await asyncio.sleep(0.2)
+        return await add(store, queue, token, counted)
+
+    @email.task
+    async def send() -> None: ...
+
+    monkeypatch.setattr(worker_histograms.histograms, "add", slow_add)
+    await send.enqueue()
+    async with app.worker() as worker:
+        await worker.drain()
+
+    _, waits = read(await histograms.read(store, "email"))
+    assert waits.count == 1
 
 
 async def test_figures_of_several_workers_add_up(app: qbull.App, store: Store) -> None:

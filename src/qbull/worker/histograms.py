@@ -35,8 +35,11 @@ class HistogramWriter:
         """The number of jobs that were started in this process."""
         return self._started_before + self.histograms.started
 
-    async def run(self) -> None:
+    async def open(self) -> None:
+        """Learn the server's time. Without it, no wait is counted."""
         await self._outage.retry_until_up(partial(self._write, new_token(), {}))
+
+    async def run(self) -> None:
         while True:
             await asyncio.sleep(HISTOGRAM_FLUSH_SECONDS)
             if counted := self._counted():

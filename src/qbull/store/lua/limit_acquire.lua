@@ -35,7 +35,9 @@ for i = 1, #flat, 2 do
   end
 end
 if used < 0 then used = own and own[1] or 0 end
-local since = own and own[2] > 0 and own[2] or now_ms
+local end_of_line = now_ms -- later than all before it, even if they came within the same millisecond
+for _, one in ipairs(line) do end_of_line = math.max(end_of_line, one[1] + 1) end
+local since = own and own[2] > 0 and own[2] or end_of_line
 for _, one in ipairs(line) do
   if one[1] < since or (one[1] == since and one[2] < worker) then before = before + 1 end
 end
@@ -87,7 +89,7 @@ answer[2] = wait
 if max_active > 0 then used = used + granted end
 if used > 0 or wait > 0 then
   -- A worker that got something goes to the end of the line.
-  local waits_since = wait == 0 and 0 or granted > 0 and now_ms or since
+  local waits_since = wait == 0 and 0 or granted > 0 and end_of_line or since
   redis.call('HSET', places, worker, string.format('%d %.0f %.0f', used, waits_since, now_ms + wait + LATE))
 elseif own then
   redis.call('HDEL', places, worker)
