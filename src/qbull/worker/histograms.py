@@ -37,7 +37,7 @@ class HistogramWriter:
 
     async def open(self) -> None:
         """Learn the server's time. Without it, no wait is counted."""
-        await self._outage.retry_until_up(partial(self._write, new_token(), {}))
+        await self._write(new_token(), {})
 
     async def run(self) -> None:
         while True:

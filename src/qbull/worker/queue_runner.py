@@ -117,7 +117,7 @@ class QueueRunner:
         """
         self._progress.open()
         self._slots.start()
-        await asyncio.gather(self._outage.retry_until_up(self._live_settings.read), self.histograms.open())
+        await self._outage.retry_until_up(self._live_settings.read)
         await self._outage.retry_until_up(self._leases.tick)
         self._cancelling = [start_actor(self._canceller.run)]
         duties = [

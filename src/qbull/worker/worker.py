@@ -166,6 +166,7 @@ class Worker:
             for each in self._assignments
             if each.arguments is not None
         ]
+        await all_of(self._taken(runner.histograms.open) for runner in self._runners)
         self._loop_watch.start()
         # Not earlier: from now on the other workers leave its share to it.
         await self._taken(self._wiring.register)
