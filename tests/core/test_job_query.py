@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbull.core.failures import fingerprint
-from qbull.core.job_query import JobQuery, QueriedJob, parse_query, without_values
+from qbull.core.job_query import JobQuery, QueriedJob, parse_query, texts_in, without_values
 from qbull.core.query_text import MAX_QUERY_TERMS, QueryTerm, QueryValue, read_terms
 from qbull.core.record import STATES, ExtendedBody
 from qbull.errors import ArgumentsError
@@ -201,3 +202,49 @@ def test_a_negated_term_selects_the_other_jobs(term: QueryTerm, state: str) -> N
     )
 
     assert plain.accepts(job) != negated.accepts(job)
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
+
+
+@given(
+    arguments=st.dictionaries(st.text(max_size=5), VALUES | st.lists(VALUES, max_size=3), max_size=4),
+    data=st.data(),
+)
+def test_the_quick_look_misses_no_value(arguments: dict[str, object], data: st.DataObject) -> None:
+    """Words from anywhere in the texts of values, in either case, with or without a star."""
+    encoded = msgspec.json.encode(arguments)
+    for text in texts_in(msgspec.json.decode(encoded)):
+        first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        word = data.draw(st.sampled_from([text, text.upper(), text.lower()]))[first:last]
+        parts = data.draw(st.sampled_from([(word,), ("", word, ""), (word[:2], word[2:])]))
+        value = QueryValue(parts)
+        if value.is_in(text):
+            assert value.may_be_in_json(encoded)
+
+
+@pytest.mark.parametrize(
+    ("word", "payload"),
+    [
+        ("kelvin", '{"unit": "\u212aelvin"}'),
+        ('say "hi"', '{"text": "say \\"hi\\""}'),
+        ("a/b", '{"path": "a\\/b"}'),
+        ("1e+16", '{"size": 1e16}'),
+        ("e-05", '{"size": 0.00001}'),
+        ("zürich", '{"city": "Z\\u00fcrich"}'),
+        ("whole", '"whole"'),
+    ],
+)
+def test_a_value_is_found_however_json_writes_it(word: str, payload: str) -> None:
+    value = QueryValue((word,))
+    encoded = payload.encode()
+    assert any(value.is_in(text) for text in texts_in(msgspec.json.decode(encoded)))
+    assert value.may_be_in_json(encoded)
+
+
+def test_a_quick_look_rules_most_jobs_out() -> None:
+    assert not QueryValue(("nobody",)).may_be_in_json(JOB.body.payload)
+    assert not QueryValue(("c-6", "nobody")).may_be_in_json(JOB.body.payload)
+    assert QueryValue(("c-607",)).may_be_in_json(b'{"name": "C-607"}')

@@ -130,11 +130,12 @@ def look(jobs: int) -> int:
             browser = play.chromium.launch(**options())  # type: ignore[arg-type]
             context = browser.new_context(viewport={"width": 1440, "height": 900})
             context.set_default_timeout(GIVE_UP_MS)
+            page = context.new_page()
+            print(f"sign-in, the first page of a new browser: {seconds(page, f'{where}/ui/'):.2f} s")
             answer = context.request.post(
                 f"{where}/api/login", data={"token": ADMIN}, headers={"origin": where}
             )
             assert answer.ok, answer.text()
-            page = context.new_page()
             plain = [view for view in VIEWS if "?" not in view]
             views = (
                 *plain,

@@ -18,7 +18,7 @@ scan = app.queue("scan", partitions=4, concurrency=10)
 
 def note(word: str, weight: int) -> None:
     job = qbull.current_job()
-    line = f"{word} {job.queue}:{job.id} {weight} {time.time()}\n"
+    line = f"{word} {job.queue}:{job.id} {weight} {time.time()} {os.getpid()}\n"
     fd = os.open(os.environ["LIMITED_APP_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, line.encode())
     os.close(fd)

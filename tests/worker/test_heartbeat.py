@@ -230,6 +230,28 @@ async def test_a_process_sweeps_everywhere_and_then_where_its_workers_read(
     assert sweeps == [{0, 1, 2, 3}, {2}]
 
 
+async def test_a_full_sweep_that_failed_is_repeated_with_the_next_sweep(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = await PartitionDriver.open(store, partitions=2)
+    heartbeat = Heartbeat(store, [driver.settings], lambda: ["new"], 0.3, Outage())
+    swept: list[int] = []
+    streams = store.streams
+
+    async def fails_once(partitions: Sequence[Partition]) -> dict[bytes, ReadyStream]:
+        swept.append(len(partitions))
+        if len(swept) == 1:
+            raise ServerAway("cannot be reached")
+        return await streams(partitions)
+
+    monkeypatch.setattr(store, "streams", fails_once)
+    with pytest.raises(ServerAway):
+        await heartbeat.sweep()
+    await heartbeat.sweep()
+
+    assert swept == [2, 2]
+
+
 async def test_an_unknown_worker_found_in_one_partition_loses_its_deliveries_in_all(store: Store) -> None:
     driver = await PartitionDriver.open(store, partitions=4)
     for number in (1, 2):

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 import limited_app
@@ -23,7 +24,7 @@ import qbull
 from conftest import eventually
 from qbull.store.store import Store
 from qbull.store.verbs import shared_limits
-from qbull.store.verbs.shared_limits import LimitCall, LimitRequest
+from qbull.store.verbs.shared_limits import LimitCall, LimitGrant, LimitRequest
 from qbull.worker.limited_jobs import LimitedJobs
 from qbull.worker.process.reclaimer import Reclaimer
 from qbull.worker.shared_limits import LimitStart
@@ -49,6 +50,7 @@ class Host:
             "LIMITED_APP_LOG": str(log),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
         }
+        self._log = log
         command = [sys.executable, "-m", "qbull.cli.main", "worker", "limited_app:app", "--processes", "2"]
         with log.with_suffix(".out").open("ab") as output:
             self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -59,7 +61,15 @@ class Host:
 
     def kill_a_worker(self) -> None:
         if children := self.children():
-            os.kill(random.choice(children), signal.SIGKILL)
+            self.kill(random.choice(children))
+
+    def kill(self, child: int) -> None:
+        """Kill a process, and note it in the log behind everything that the process wrote."""
+        os.kill(child, signal.SIGKILL)
+        while state_of(child) not in "ZX":
+            time.sleep(0.001)
+        with self._log.open("a") as lines:
+            lines.write(f"killed - 0 {time.time()} {child}\n")
 
     def stop(self) -> None:
         self.process.terminate()
@@ -67,6 +77,14 @@ class Host:
             self.process.wait(60)
         finally:
             self.process.kill()
+
+
+def state_of(pid: int) -> str:
+    """The state of a process, as /proc tells it; X if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 @pytest.fixture
@@ -97,20 +115,20 @@ def starts_in(log: Path) -> list[Start]:
     if not log.exists():
         return []
     lines = [line.split() for line in log.read_text().splitlines()]
-    return [Start(float(at), int(weight)) for word, _, weight, at in lines if word == "begin"]
+    return [Start(float(at), int(weight)) for word, _, weight, at, _ in lines if word == "begin"]
 
 
 def most_running(log: Path) -> int:
-    """The most jobs at a time. A job that was killed has no end: its next start counts instead."""
-    running: set[str] = set()
+    """The most jobs at a time. Jobs end with their process too."""
+    running: dict[str, str] = {}
     most = 0
     for line in log.read_text().splitlines():
-        word, job, _, _ = line.split()
-        running.discard(job)
+        word, job, _, _, process = line.split()
+        running.pop(job, None)
         if word == "killed":
-            running.clear()
+            running = {job: by for job, by in running.items() if by != process}
         if word == "begin":
-            running.add(job)
+            running[job] = process
         most = max(most, len(running))
     return most
 
@@ -163,10 +181,8 @@ async def test_the_slots_of_a_killed_worker_come_back(log: Path, server_url: str
 
         await eventually(two_started, within=30)
         for host in hosts:
-            for pid in host.children():
-                os.kill(pid, signal.SIGKILL)
-        with log.open("a") as lines:
-            lines.write("killed all 0 0\n")
+            for child in host.children():
+                host.kill(child)
         for job in jobs:
             await job.result(timeout=60)
 
@@ -176,6 +192,55 @@ async def test_the_slots_of_a_killed_worker_come_back(log: Path, server_url: str
         await eventually(all_free)
         await limited_app.app.close()
     assert most_running(log) == 2
+
+
+async def asks(store: Store, worker: str, weight: int = 1) -> bool:
+    """Whether a worker gets a start of the limit "scraper"."""
+    call = LimitCall(token_hex(8), worker, {}, [LimitRequest("", weight, "5")])
+    return isinstance((await shared_limits.acquire(store, "scraper", call))[0], LimitGrant)
+
+
+async def leave(store: Store, *workers: str) -> None:
+    await shared_limits.free_slots(store, "scraper", workers)
+
+
+async def test_workers_that_ask_within_a_millisecond_wait_in_that_order(store: Store) -> None:
+    await shared_limits.declare(store, qbull.Limit("scraper", concurrency=1))
+    waiting = [f"w{number}" for number in reversed(range(20))]
+    assert await asks(store, "first")
+    for worker in waiting:
+        assert not await asks(store, worker)
+
+    await leave(store, "first")
+    while waiting:
+        first, *waiting = waiting
+        assert [worker for worker in (*waiting, first) if await asks(store, worker)] == [first]
+        await leave(store, first)
+
+
+async def test_nobody_waits_behind_a_worker_that_is_gone(store: Store) -> None:
+    """It has no slot, only its place in the line."""
+    await shared_limits.declare(store, qbull.Limit("scraper", rate=qbull.Rate(10, per=60)))
+
+    assert await asks(store, "first", 8)
+    assert not await asks(store, "killed", 6)
+    assert not await asks(store, "next", 2)
+
+    await Reclaimer(store, [], 30.0).reclaim("killed")
+
+    assert await asks(store, "next", 2)
+    await leave(store, "first", "next")
+
+
+async def test_a_worker_that_was_thought_dead_waits_in_line_again(store: Store) -> None:
+    await shared_limits.declare(store, qbull.Limit("scraper", rate=qbull.Rate(10, per=60)))
+
+    assert await asks(store, "first", 8)
+    await leave(store, "frozen")
+
+    assert not await asks(store, "frozen", 6)
+    assert not await asks(store, "next", 2)
+    await leave(store, "first")
 
 
 async def test_the_slots_of_a_reclaimed_worker_are_free_at_once(app: qbull.App, store: Store) -> None:

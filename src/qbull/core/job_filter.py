@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypedDict, assert_never
 
 import msgspec
@@ -89,7 +90,7 @@ class JobFilterArguments(TypedDict, total=False):
     query: str | JobQuery | None
 
 
-class JobFilter(msgspec.Struct, frozen=True):
+class JobFilter(msgspec.Struct, frozen=True, dict=True):
     task: str | None = None
     key: str | None = None
     error_contains: str | None = None
@@ -120,7 +121,7 @@ class JobFilter(msgspec.Struct, frozen=True):
         if self.fingerprint is not None and (error is None or fingerprint(error) != self.fingerprint):
             return False
         if self.query is not None and not self.query.accepts(
-            QueriedJob(body=body, error=error or "", hidden=self.hidden, **origin._asdict())
+            QueriedJob(origin.id, origin.queue, origin.state, body, error or "", origin.worker, self.hidden)
         ):
             return False
         return self.payload is None or self._fits(decode_untyped(body.payload))
@@ -145,13 +146,13 @@ class JobFilter(msgspec.Struct, frozen=True):
         """Whether the filter selects by time alone."""
         return all(getattr(self, name) is None for name, field in JOB_FILTERS.items() if field.kind != "time")
 
-    @property
+    @cached_property
     def after_ms(self) -> int | None:
         since = None if self.query is None else self.query.since
         bounds = [int(at.timestamp() * 1000) for at in (self.after, since) if at is not None]
         return max(bounds, default=None)
 
-    @property
+    @cached_property
     def before_ms(self) -> int | None:
         until = None if self.query is None else self.query.until
         bounds = [int(at.timestamp() * 1000) for at in (self.before, until) if at is not None]

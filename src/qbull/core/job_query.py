@@ -119,11 +119,12 @@ class JobQuery:
         return self._allows("queue", name)
 
     def _allows(self, field: str, value: str) -> bool:
-        return all(
-            any(one.equals(value) for one in term.values) != term.negated
-            for term in self.terms
-            if term.field == field
-        )
+        terms = [term for term in self.terms if term.field == field]
+        return all(any(one.equals(value) for one in term.values) != term.negated for term in terms)
+
+    @cached_property
+    def _names_queues(self) -> bool:
+        return any(term.field == "queue" for term in self.terms)
 
     @cached_property
     def content(self) -> tuple[QueryTerm, ...]:
@@ -162,7 +163,7 @@ class JobQuery:
 
     def accepts(self, job: QueriedJob) -> bool:
         """Whether a job matches, apart from its time."""
-        if not (self.allows_queue(job.queue) and job.state in self.states):
+        if job.state not in self.states or (self._names_queues and not self.allows_queue(job.queue)):
             return False
         if not self.content:
             return True
@@ -190,12 +191,16 @@ class JobQuery:
                 return bool(job.body.schedule) and _one_equals(term, job.body.schedule or "")
             case "flow":
                 return bool(job.body.flow) and _one_equals(term, job.body.flow)
+        if not seen.may_have(*term.values):
+            return False
         return _argument_fits(term, value_at(seen.arguments, term.field.removeprefix(ARGUMENT_PREFIX)))
 
     def _word_found(self, word: QueryValue, seen: _SeenJob) -> bool:
         if _in_id(word, seen.job.id) or (seen.key is not None and word.is_in(seen.key)):
             return True
-        return self.words_in_arguments and any(word.is_in(text) for text in texts_in(seen.arguments))
+        if not self.words_in_arguments or not seen.may_have(word):
+            return False
+        return any(word.is_in(text) for text in texts_in(seen.arguments))
 
 
 class _SeenJob:
@@ -213,6 +218,11 @@ class _SeenJob:
     @property
     def arguments(self) -> Any:
         return self._redacted[0]
+
+    def may_have(self, *values: QueryValue) -> bool:
+        """Whether one of these may be in the arguments. Most jobs need not be decoded for it."""
+        job = self.job
+        return bool(job.hidden) or any(value.may_be_in_json(job.body.payload) for value in values)
 
     @cached_property
     def key(self) -> str | None:

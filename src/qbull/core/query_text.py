@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 import msgspec
 
@@ -17,9 +18,11 @@ _FIELD = re.compile(r"[A-Za-z][^\s:\",*]*")
 _PLAIN_VALUE = re.compile(r"[^\s\",*]+")
 _PLAIN_WORD = re.compile(r"[^\s\":*-][^\s\":*]*")
 _SPACES = re.compile(r"\s+")
+_NUMBER_CHARS = frozenset("0123456789+-.e")
+"""A number may be written in several ways."""
 
 
-class QueryValue(msgspec.Struct, frozen=True):
+class QueryValue(msgspec.Struct, frozen=True, dict=True):
     """A text with stars in it, each of which stands for any text.
 
     Args:
@@ -49,7 +52,26 @@ class QueryValue(msgspec.Struct, frozen=True):
     def is_in(self, text: str) -> bool:
         """Whether a part of the text is this value. Upper and lower case are the same."""
         low = text.lower()
-        return _in_order([part.lower() for part in self.parts], low, 0, len(low))
+        return _in_order(self._low_parts, low, 0, len(low))
+
+    def may_be_in_json(self, encoded: bytes) -> bool:
+        """Whether a value in this JSON text may have this value in it: a quick look, without decoding.
+
+        Only plain text is the same in JSON: not numbers, nor what JSON escapes, nor letters beyond ASCII.
+        """
+        part = self._plain_part
+        if part is None or encoded[:1] not in (b"{", b"[") or b"\\" in encoded or not encoded.isascii():
+            return True
+        return part in encoded.lower()
+
+    @cached_property
+    def _low_parts(self) -> list[str]:
+        return [part.lower() for part in self.parts]
+
+    @cached_property
+    def _plain_part(self) -> bytes | None:
+        plain = [part for part in self._low_parts if part.isascii() and not _NUMBER_CHARS.issuperset(part)]
+        return max(plain, key=len).encode() if plain else None
 
     def __str__(self) -> str:
         return STAR.join(

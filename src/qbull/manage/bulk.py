@@ -17,7 +17,7 @@ import msgspec
 from qbull.core.ids import new_token
 from qbull.core.job_conflicts import cancel_reason
 from qbull.core.job_filter import JobFilter, JobOrigin
-from qbull.core.record import Ending, State, UnreadableRecord, append_ending
+from qbull.core.record import Ending, ExtendedBody, State, UnreadableRecord, append_ending
 from qbull.store.read.finished import TimeSpan, oldest_first
 from qbull.store.read.finished_since import FINISHED_STATES
 from qbull.store.read.inspect import StoredJob, server_time
@@ -137,7 +137,9 @@ def matches_unfinished(job: StoredJob, wanted: JobFilter, queue: str) -> bool:
 
 def matches(job: StoredJob, wanted: JobFilter, queue: str) -> bool:
     """Whether a job of a queue matches, apart from its time."""
-    return wanted.accepts(job.body(), error_of(job), JobOrigin(job.id, queue, job.state, worker_of(job)))
+    body = job.body()
+    error = _error_in(job, body)
+    return wanted.accepts(body, error, JobOrigin(job.id, queue, job.state, worker_of(job)))
 
 
 def worker_of(job: StoredJob) -> str:
@@ -147,10 +149,13 @@ def worker_of(job: StoredJob) -> str:
 
 def error_of(job: StoredJob) -> str:
     """The error of the job, or of its last attempt."""
+    return _error_in(job, job.body())
+
+
+def _error_in(job: StoredJob, body: ExtendedBody) -> str:
     if job.ending is not None:
         return job.ending.error or ""
-    history = job.body().history
-    return history[-1].error if history else ""
+    return body.history[-1].error if body.history else ""
 
 
 # The actions.

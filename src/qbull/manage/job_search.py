@@ -247,7 +247,8 @@ class JobSearch:
             if state is None:
                 at.place += 1
                 continue
-            async with aclosing(unfinished.scan_unfinished(place.partition, state, at.inner)) as steps:
+            scan = unfinished.scan_unfinished(place.partition, state, at.inner, ahead=True)
+            async with aclosing(scan) as steps:
                 async for met in steps:
                     while self._take_batch(place, met):
                         yield True

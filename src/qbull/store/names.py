@@ -142,6 +142,8 @@ short names below to `base`, and list the ones they use in their NAMES lines.
       active              hash     key → slots in use over all workers
       holders             hash     worker → its slots by key; deleted with the worker
       line:<key>          hash     worker → since when it waits, for which weight; expires after seconds
+      gone                hash     workers that were freed a moment ago: they wait in no line; expires
+                                   after seconds
       once:<token>        string   the answer to a call, in case it is sent again; expires after a minute
     <prefix>:bell         channel  "<base>\\n" and one word: "due" (a job is due earlier than expected),
                                    "tick" (a schedule is), "bands" (a new priority level is in use),

@@ -26,6 +26,7 @@ from qbull.store.store import ReadyStream
 from qbull.store.verbs.partition import Partition
 from qbull.worker.actor import start_actor
 from qbull.worker.limiter import PREFETCH_SECONDS, Limiter
+from qbull.worker.polling import poll_pause
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.slots import SlotRunner
 from qbull.worker.wiring import WorkerWiring
@@ -108,8 +109,11 @@ class Fetcher:
     def _streams_of(self, group: Sequence[int]) -> dict[bytes, ReadyStream]:
         return {name: stream for number in group for name, stream in self._streams[number].items()}
 
+    def _block_seconds(self) -> float:
+        return poll_pause(FETCH_BLOCK_SECONDS, len(self._readers), up_to=8)
+
     def _pending_check_seconds(self) -> float:
-        return PENDING_CHECK_SECONDS * max(len(self._readers) / 16, 1)
+        return poll_pause(PENDING_CHECK_SECONDS, len(self._readers), up_to=16)
 
     def _close_read(self, group: tuple[int, ...], reader: asyncio.Task[None]) -> None:
         """Close a read. If a reply is on its way, the next reader picks up its deliveries."""
@@ -204,7 +208,7 @@ class Fetcher:
 
     async def _await_some(self, group: tuple[int, ...]) -> tuple[bool, list[Delivery]]:
         """Wait until there is something to read, and release it if it may not start at once."""
-        block = FETCH_BLOCK_SECONDS * max(len(self._readers) / 8, 1)
+        block = self._block_seconds()
         found = await self._store.fetch(self._in_turn(group), self._worker, 1, block)
         permitted = await self._limiter.acquire(len(found), wait_for_one=False) if found else 0
         self._slots.admit(found[:permitted])
@@ -240,7 +244,7 @@ class Fetcher:
                 if deliveries:
                     return deliveries
                 count = 1
-        block = FETCH_BLOCK_SECONDS * max(readers / 8, 1)
+        block = self._block_seconds()
         deliveries = await self._store.fetch(streams, self._worker, count, block)
         if len(group) > 1 or count < want:
             seen = [delivery.partition.number for delivery in deliveries]

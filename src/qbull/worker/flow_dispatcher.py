@@ -18,6 +18,7 @@ from qbull.store.store import Store
 from qbull.store.verbs.flows import FlowStore
 from qbull.store.verbs.partition import Partition
 from qbull.worker.outage import Outage
+from qbull.worker.polling import poll_pause
 
 FLOW_POLL_SECONDS = 30.0
 FLOW_RETRY_SECONDS = 1.0
@@ -82,7 +83,8 @@ class FlowDispatcher:
 
     async def _poll_all(self) -> None:
         """Poll all partitions, less often if there are many, and ask for lost messages."""
-        self._next_poll_at = time.monotonic() + FLOW_POLL_SECONDS * max(len(self._partitions) / 4, 1)
+        pause = poll_pause(FLOW_POLL_SECONDS, len(self._partitions), up_to=4)
+        self._next_poll_at = time.monotonic() + pause
         self._hurry(set(self._partitions))
         for base, partition in list(self._partitions.items()):
             try:

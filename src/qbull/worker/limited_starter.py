@@ -23,6 +23,7 @@ from qbull.worker.actor import BackgroundTasks
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.limited_jobs import LimitedJobs, LimitedKey, level_of
 from qbull.worker.limiter import Limiter
+from qbull.worker.polling import poll_pause
 from qbull.worker.room import wait_for_room
 from qbull.worker.shared_limits import LimitStart, give_back
 from qbull.worker.slots import SlotRunner
@@ -95,8 +96,8 @@ class LimitedStarter:
                 self._jobs.drop_lost()
                 now = time.monotonic()
                 if now >= self._look_at or now < self._read_since + NEW_PARTITION_SECONDS:
-                    # Less often if there are many partitions.
-                    self._look_at = now + LIMITED_POLL_SECONDS * max(len(self._share() or ()) / 16, 1)
+                    read = len(self._share() or ())
+                    self._look_at = now + poll_pause(LIMITED_POLL_SECONDS, read, up_to=16)
                     for key in await self._outage.retry_until_up(self._keys):
                         self._jobs.add_waiting(key)
                 for key in self._jobs.waiting.keys() - self._serving:

@@ -30,6 +30,7 @@ from qbull.worker.limited_starter import LimitedStarter
 from qbull.worker.limiter import Limiter
 from qbull.worker.live_settings import LiveSettingsFollower
 from qbull.worker.outcome import OutcomeRecorder
+from qbull.worker.polling import poll_pause
 from qbull.worker.prefetch import PrefetchBuffer
 from qbull.worker.progress import ProgressWriter
 from qbull.worker.promote import PROMOTE_POLL_SECONDS, Promoter
@@ -321,16 +322,15 @@ class QueueRunner:
             if gone:
                 self._background.start(self._release_late_unknown_deliveries(gone))
             await stop_actors([self._promoters.pop(number)[1] for number in gone])
-            safety = PROMOTE_POLL_SECONDS * max(len(numbers) / 4, 1)
+            safety = poll_pause(PROMOTE_POLL_SECONDS, len(numbers), up_to=4)
             for number in numbers:
                 if number not in self._promoters:
                     promoter = self._make_promoter(number, safety)
                     self._promoters[number] = promoter, start_actor(promoter.run)
 
     def _make_promoter(self, number: int, safety: float) -> Promoter:
-        partition, assignment = self._deliveries.partition(number), self._assignment
-        tasks, codecs = assignment.tasks, assignment.codecs
-        schedules = ScheduleRunner(self._wiring.store, partition, tasks, self._outage, codecs)
+        partition, given = self._deliveries.partition(number), self._assignment
+        schedules = ScheduleRunner(self._wiring.store, partition, given.tasks, self._outage, given.codecs)
         return Promoter(partition, self._outage, safety, schedules)
 
     async def _leave(self) -> None:
@@ -346,7 +346,7 @@ class QueueRunner:
         """Read new ready streams: jobs with a new priority open one in their partition."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(PRIORITY_POLL_SECONDS * max(len(self._share) / 16, 1)):
+                async with asyncio.timeout(poll_pause(PRIORITY_POLL_SECONDS, len(self._share), up_to=16)):
                     await self._new_level.wait()
             self._new_level.clear()
             await self._outage.retry_until_up(self._read)

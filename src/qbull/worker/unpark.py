@@ -25,6 +25,7 @@ from qbull.store.verbs.partition import Partition
 from qbull.worker.held_deliveries import HeldDeliveries
 from qbull.worker.limiter import Limiter
 from qbull.worker.parking import ParkedJobs
+from qbull.worker.polling import poll_pause
 from qbull.worker.prefetch import delivery_key
 from qbull.worker.resource_jobs import TOKEN_POLL_SECONDS
 from qbull.worker.room import wait_for_room
@@ -116,7 +117,7 @@ class Unparker:
             self._wake_up.clear()
             partitions = await self._outage.retry_until_up(self._partitions)
             looks = await self._outage.retry_until_up(partial(read_needs, partitions))
-            pause = PARKED_POLL_SECONDS * max(len(partitions) / 16, 1)
+            pause = poll_pause(PARKED_POLL_SECONDS, len(partitions), up_to=16)
             self._hopeless.forget_all_but({need for needs in looks for need in needs})
             starving: set[str] = set()
             for partition, needs in zip(partitions, looks, strict=True):

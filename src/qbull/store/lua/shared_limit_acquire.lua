@@ -3,7 +3,7 @@
 -- than it asked for waits in line: nobody takes what is only enough for the first job of those before it. A
 -- call that is sent again gets the answer of the first one.
 -- KEYS  base
--- NAMES active totals
+-- NAMES active totals gone
 -- USES  clock rate idempotent shared_limit tell_queue
 -- FLAGS allow-oom
 -- ARGV  token worker slots:int requests:int  … key
@@ -26,6 +26,8 @@ local function log_of(key)
   if rate and not logs[key] then logs[key] = read_log(log_name(key), rate.window_ms) end
   return logs[key]
 end
+
+redis.call('HDEL', gone, worker)
 
 -- The slots in use: those of the others, and those that this worker reports.
 local old, mine = slots_of(worker), {}
@@ -60,7 +62,7 @@ local function line_of(key)
   local line, flat = {}, redis.call('HGETALL', line_name(key))
   for i = 1, #flat, 2 do
     local level, since, weight, valid = string.match(flat[i + 1], '^(%w) (%d+) (%d+) (%d+)$')
-    if tonumber(valid) >= now_ms or flat[i] == worker then
+    if flat[i] == worker or (tonumber(valid) >= now_ms and redis.call('HEXISTS', gone, flat[i]) == 0) then
       line[flat[i]] = {level = level, since = tonumber(since), weight = tonumber(weight)}
     else
       redis.call('HDEL', line_name(key), flat[i])
@@ -70,16 +72,21 @@ local function line_of(key)
   return line
 end
 
+-- Since when this worker waits in a line. One that comes to its end comes later than all before it, even if
+-- they came within the same millisecond.
+local function waits_since(key)
+  local line, since = line_of(key), now_ms
+  if line[worker] then return line[worker].since end
+  for _, one in pairs(line) do since = math.max(since, one.since + 1) end
+  return since
+end
+
 -- The weight and the number of those that come before a request of this level.
 local function ahead_of(key, level)
-  local weight, jobs, line = 0, 0, line_of(key)
-  local since = line[worker] and line[worker].since or now_ms
-  for other, one in pairs(line) do
-    if other ~= worker then
-      local first = one.level < level
-      if one.level == level then first = one.since < since or (one.since == since and other < worker) end
-      if first then weight, jobs = weight + one.weight, jobs + 1 end
-    end
+  local weight, jobs, since = 0, 0, waits_since(key)
+  for other, one in pairs(line_of(key)) do
+    local comes_first = one.level < level or (one.level == level and one.since < since)
+    if other ~= worker and comes_first then weight, jobs = weight + one.weight, jobs + 1 end
   end
   return weight, jobs
 end
@@ -132,10 +139,9 @@ for key in pairs(touched) do
   local change, one = (mine[key] or 0) - (old[key] or 0), refused[key]
   if change ~= 0 and redis.call('HINCRBY', active, key, change) <= 0 then redis.call('HDEL', active, key) end
   if one then
-    local since = line_of(key)[worker] and line_of(key)[worker].since or now_ms
     local valid = now_ms + one.wait + LATE
     redis.call('HSET', line_name(key), worker,
-      string.format('%s %.0f %.0f %.0f', one.level, since, one.weight, valid))
+      string.format('%s %.0f %.0f %.0f', one.level, waits_since(key), one.weight, valid))
     redis.call('PEXPIRE', line_name(key), 2 * LONGEST)
   else
     redis.call('HDEL', line_name(key), worker)

@@ -6,8 +6,9 @@ the last is read; one that comes or goes meanwhile may be. The cursor tells wher
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from qbull.core.record import State
 from qbull.store.read.inspect import StoredJob
@@ -42,22 +43,40 @@ class _ScannedRow(NamedTuple):
 
 
 async def scan_unfinished(
-    partition: Partition, state: State | Literal["queued"], cursor: str = SCAN_START
+    partition: Partition, state: State | Literal["queued"], cursor: str = SCAN_START, *, ahead: bool = False
 ) -> AsyncGenerator[ScanBatch, None]:
-    """The jobs of a state; "queued" stands for waiting and delayed."""
+    """The jobs of a state; "queued" stands for waiting and delayed.
+
+    `ahead`: the server reads the next jobs while the caller looks at these.
+    """
     step = MIN_SCAN_BATCH_SIZE
-    while True:
-        after, looked, *flat = await partition.server.script(
-            "unfinished", partition.base, cursor, step, state
-        )
-        cursor = after.decode()
-        rows = (_ScannedRow(*flat[at : at + 7]) for at in range(0, len(flat), 7))
-        jobs = [_scanned_job(partition, row) for row in rows]
-        yield ScanBatch(jobs, looked, SCAN_END if cursor == SCAN_START else cursor)
-        if cursor == SCAN_START:
-            return
-        bytes_ = sum(len(part) for part in flat if isinstance(part, bytes))
-        step = max(10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1)))
+    reading = asyncio.create_task(_read(partition, state, cursor, step))
+    try:
+        while True:
+            after, looked, *flat = await reading
+            cursor = after.decode()
+            rows = [_ScannedRow(*flat[at : at + 7]) for at in range(0, len(flat), 7)]
+            bytes_ = sum(len(row.record) for row in rows)
+            step = max(
+                10, min(step * 2, MAX_SCAN_BATCH_SIZE, step * SCAN_BATCH_TARGET_BYTES // max(bytes_, 1))
+            )
+            is_last = cursor == SCAN_START
+            if ahead and not is_last:
+                reading = asyncio.create_task(_read(partition, state, cursor, step))
+                await asyncio.sleep(0)  # The call leaves before the caller starts to look.
+            jobs = [_scanned_job(partition, row) for row in rows]
+            yield ScanBatch(jobs, looked, SCAN_END if is_last else cursor)
+            if is_last:
+                return
+            if not ahead:
+                reading = asyncio.create_task(_read(partition, state, cursor, step))
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def _read(partition: Partition, state: str, cursor: str, step: int) -> list[Any]:
+    return list(await partition.server.script("unfinished", partition.base, cursor, step, state))
 
 
 def _scanned_job(partition: Partition, row: _ScannedRow) -> StoredJob:

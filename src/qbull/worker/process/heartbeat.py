@@ -21,12 +21,11 @@ from qbull.errors import ServerAway, ServerError
 from qbull.store.store import Store
 from qbull.worker.actor import start_actor, stop_actors
 from qbull.worker.outage import Outage
+from qbull.worker.polling import poll_pause
 from qbull.worker.process.reclaimer import Reclaimer
 from qbull.worker.process.usage import UsageMeter
 
 RECLAIM_SWEEP_SECONDS = 60.0
-MAX_SWEPT_PARTITIONS_PER_MINUTE = 16
-"""A process that reads more partitions sweeps less often."""
 MAX_SWEEP_PAUSE_SECONDS = 300.0
 FULL_SWEEP_SECONDS = 600.0
 """How often a process looks at all partitions. Otherwise it looks at those that its workers read."""
@@ -129,12 +128,12 @@ class Heartbeat:
         if now < self._next_full_sweep_at:
             await self.reclaimer.sweep(own, read)
         else:
-            self._next_full_sweep_at = now + FULL_SWEEP_SECONDS
             await self.reclaimer.sweep(own)
+            self._next_full_sweep_at = now + FULL_SWEEP_SECONDS
         return self._sweep_pause(sum(map(len, read.values())))
 
     def _sweep_pause(self, partitions: int) -> float:
-        seconds = RECLAIM_SWEEP_SECONDS * max(partitions / MAX_SWEPT_PARTITIONS_PER_MINUTE, 1)
+        seconds = poll_pause(RECLAIM_SWEEP_SECONDS, partitions, up_to=16)
         return max(min(seconds, MAX_SWEEP_PAUSE_SECONDS), self._min_idle)
 
     async def _send_forever(self) -> None:

@@ -4,7 +4,7 @@
 --   spent:<day>    the weight that started on that day → key, while the limit has a daily budget
 --   totals         the weight that was ever granted, and ever given back; the present day, and its weight
 --   active         key → slots in use, over all workers; holders: worker → its slots by key
---   line:<key>     the workers that wait
+--   line:<key>     the workers that wait, unless they are gone; gone: those that were freed a moment ago
 -- NEEDS base
 -- NAMES settings live holders
 -- USES  clock
