@@ -29,6 +29,7 @@ from qbull.worker.limiter import PREFETCH_SECONDS, Limiter
 from qbull.worker.polling import poll_pause
 from qbull.worker.prefetch import PrefetchBuffer, delivery_key
 from qbull.worker.slots import SlotRunner
+from qbull.worker.turns import Turns
 from qbull.worker.wiring import WorkerWiring
 
 FETCH_BLOCK_SECONDS = 5.0
@@ -45,6 +46,8 @@ PENDING_CHECK_SECONDS = 30.0
 
 A primary that is replaced twice within moments may bring back a delivery that was settled long ago.
 """
+BACKLOG_TURN_SECONDS = 0.05
+"""A read that takes longer does not keep those of other partitions waiting: its node may be away."""
 PLAIN_STREAM_COUNT = 2
 """Streams of a partition without priorities: the default level, and the one for released and retried jobs."""
 
@@ -68,6 +71,7 @@ class Fetcher:
         self._pace = ThroughputMeter()
         self._readers: dict[tuple[int, ...], asyncio.Task[None]] = {}
         self._ended: set[asyncio.Task[None]] = set()
+        self._backlog_reads = Turns(BACKLOG_TURN_SECONDS)
         self._turn = 0
         self._streams: dict[int, dict[bytes, ReadyStream]] = {}
 
@@ -155,7 +159,7 @@ class Fetcher:
                 elif self._limiter.limited:
                     hungry, deliveries = await self._await_some(group)
                 elif more:
-                    deliveries = await self._read_one(more, want)
+                    deliveries = await self._read_one(more)
                 else:
                     deliveries = await self._read_all(group, more, want)
             except ServerError as error:
@@ -179,7 +183,17 @@ class Fetcher:
             async with asyncio.timeout(PENDING_CHECK_SECONDS):
                 await self._buffer.room.wait()
 
-    async def _read_one(self, more: deque[int], want: int) -> list[Delivery]:
+    async def _read_one(self, more: deque[int]) -> list[Delivery]:
+        """Read as much as there is room for from one partition.
+
+        On a cluster each partition has a reader. If all of them read for the same room, the reads are small, and
+        together they take more than there is room for.
+        """
+        async with self._backlog_reads.one():
+            want = self._want()
+            return await self._read_backlog(more, want) if want > 0 else []
+
+    async def _read_backlog(self, more: deque[int], want: int) -> list[Delivery]:
         number = more.popleft()
         count = min(want, MAX_FETCHED_DELIVERIES)
         if len(self._streams[number]) > PLAIN_STREAM_COUNT:
