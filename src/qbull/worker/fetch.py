@@ -47,7 +47,7 @@ PENDING_CHECK_SECONDS = 30.0
 A primary that is replaced twice within moments may bring back a delivery that was settled long ago.
 """
 BACKLOG_TURN_SECONDS = 0.05
-"""A read that takes longer does not keep those of other partitions waiting: its node may be away."""
+"""A read that takes longer does not keep those of other partitions waiting: its node may be frozen."""
 PLAIN_STREAM_COUNT = 2
 """Streams of a partition without priorities: the default level, and the one for released and retried jobs."""
 
@@ -186,8 +186,8 @@ class Fetcher:
     async def _read_one(self, more: deque[int]) -> list[Delivery]:
         """Read as much as there is room for from one partition.
 
-        On a cluster each partition has a reader. If all of them read for the same room, the reads are small, and
-        together they take more than there is room for.
+        On a cluster each partition has a reader. If all of them read for the same room, the reads are small,
+        and together they take more than there is room for.
         """
         async with self._backlog_reads.one():
             want = self._want()

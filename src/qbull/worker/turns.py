@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """Works of one worker that wait for each other. After `seconds` a slow one no longer keeps others waiting."""
+    """Works that wait for each other. After `seconds` a slow one no longer keeps the others waiting."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
