@@ -149,3 +149,46 @@ async def test_a_job_that_its_queues_rate_lets_not_begin_costs_its_key_no_start(
 
         await eventually(put_off)
     assert refusals < 0
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_a_start_of_the_queues_rate_that_has_expired_is_not_used(
+    app: qbull.App, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The worker stands still between the grant and the first line of the task."""
+    queue = app.queue("work", rate=qbull.Rate(1, per=1))
+    granted: list[StartToken] = []
+    began: list[float] = []
+    start_now = Limiter.start_now
+
+    def slowly(limiter: Limiter) -> StartToken | None:
+        start = start_now(limiter)
+        if start is not None:
+            granted.append(start)
+            if len(granted) == 1:
+                time.sleep(0.2)
+        return start
+
+    take_start = Limiter.take_start
+
+    async def taken(limiter: Limiter) -> StartToken | None:
+        start = await take_start(limiter)
+        if start is not None:
+            granted.append(start)
+        return start
+
+    monkeypatch.setattr(Limiter, "start_now", slowly)
+    monkeypatch.setattr(Limiter, "take_start", taken)
+
+    async def note() -> None:
+        began.append(time.monotonic())
+
+    def note_in_thread() -> None:
+        began.append(time.monotonic())
+
+    step = queue.task(name="step")(note if kind == "coroutine" else note_in_thread)
+    async with app.worker():
+        await (await step.enqueue()).result(timeout=20)
+    assert len(began) == 1
+    assert any(start.after <= began[0] <= start.latest for start in granted)
+    assert began[0] > granted[0].latest

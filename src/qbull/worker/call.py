@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 from qbull.codecs.context import payload_context, result_context
@@ -66,6 +67,7 @@ class TaskCaller:
         try:
             if task.kind == "async":
                 function = task.function if not self._hooked else self._within_call_hooks(task)
+                _check_start(job)
                 value = await function(*args, **kwargs)
             elif task.kind == "thread" or self._debug:
                 value = await self._in_thread(task, args, kwargs, job)
@@ -104,8 +106,7 @@ class TaskCaller:
         function = task.function if not self._hooked else self._within_call_hooks(task)
 
         def call() -> Any:
-            if time.monotonic() > job.start_by:
-                raise StartTooLate
+            _check_start(job)
             # Stopping a job sets `stopped` and then reads `in_thread`: one side always sees the other.
             job.in_thread = True
             try:
@@ -136,6 +137,12 @@ class TaskCaller:
         """
         self._threads.close()
         await self._pool.close()
+
+
+def _check_start(job: RunningJob) -> None:
+    """Right before the first line of the task: its limits and its expiry allow the start until a moment."""
+    if job.start_by < inf and time.monotonic() > job.start_by:
+        raise StartTooLate
 
 
 def _id_of(job: RunningJob) -> str:
