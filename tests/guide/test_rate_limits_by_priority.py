@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ async def test_an_urgent_job_passes_the_waiting_jobs_of_its_key(app: qbull.App, 
     @exports.task(key="{tenant}")
     async def export(tenant: str, name: str) -> None:
         ran.append(name)
+        await asyncio.sleep(0.02)  # The worker hears of a new priority level a moment after its first job.
 
     await export.options(priority=9).enqueue_many([{"tenant": "a", "name": f"batch {n}"} for n in range(20)])
     await export.options(priority=2).enqueue("a", "interactive")
