@@ -110,9 +110,11 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace
     made = declare(app, celery, celery.result)
     with start_worker(app, pool="solo", perform_ping_check=False, loglevel="ERROR", shutdown_timeout=30):
         yield made
-    # Results that are collected later need no server.
-    app.backend.result_consumer.cancel_for = lambda id: None
-    app.backend.result_consumer.stop()
+    # Results that are collected later need no server. Each thread has a backend of its own, the worker's too;
+    # without this, one that is collected in the middle of another test keeps its loop for 20 seconds.
+    consumer = app.backend.result_consumer
+    type(consumer).cancel_for = lambda self, id: None
+    consumer.stop()
     app.close()
     server.close()
 
