@@ -119,12 +119,12 @@ SABOTEURS = (
         ("tests/store/test_shared_limit_calls.py",),
     ),
     Saboteur(
-        "a start of a shared limit is used late",
+        "a start is used late",
         "a job starts although its start has expired, and a window has too many",
-        "worker/timely_start.py",
-        "if shared and time.monotonic() > job.start_by:",
+        "worker/call.py",
+        "if job.start_by < inf and time.monotonic() > job.start_by:",
         "if False:",
-        ("tests/worker/test_shared_limits.py",),
+        ("tests/worker/test_shared_limits.py", "tests/worker/test_limits.py"),
     ),
     Saboteur(
         "a move deletes more than it has copied",

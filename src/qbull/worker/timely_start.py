@@ -7,7 +7,6 @@ given back, and the job asks again.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from qbull.codecs.offload import StoredResult
@@ -100,8 +99,6 @@ class TimelyStart:
                 return None
             job.start_by = min(job.start_by, start.latest)
             try:
-                if shared and time.monotonic() > job.start_by:
-                    raise StartTooLate
                 return await attempt()
             except StartTooLate:
                 self._limiter.return_start(start)
